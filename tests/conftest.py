@@ -20,8 +20,9 @@ from tests.support.libraries import can_have, has_libraries
 from tests.support.s3 import find_bucket
 from tests.support.scheduling import ScopeScheduling, end_fixtures
 from tests.support.service import DAILY_CALLS, Service, serve_service
-from tests.support.site import GatedSite, serve_gated_site
+from tests.support.site import GatedSite, Site, serve_gated_site, serve_site
 from tests.support.trino import HAS_TRINO, trino_environment
+from tests.support.webhook_receiver import Receiver, receive_webhooks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -170,4 +171,17 @@ def postgres() -> Iterator[str]:
 @pytest.fixture
 def site() -> Iterator[GatedSite]:
     with serve_gated_site() as site:
+        yield site
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with receive_webhooks() as receiver:
+        yield receiver
+
+
+@pytest.fixture
+def web() -> Iterator[Site]:
+    """A site whose pages each test defines."""
+    with serve_site() as site:
         yield site

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Iterator
 from contextlib import closing
 from datetime import datetime, timedelta
 from importlib.metadata import version
@@ -33,16 +32,10 @@ from core.tables import CronJob
 from tests.support.api import Api, Job, Server, answered
 from tests.support.clock import Clock
 from tests.support.service import PATIENCE_SECONDS, wait_until
-from tests.support.webhook_receiver import Receiver, receive_webhooks
+from tests.support.webhook_receiver import Receiver
 
 CRON_JOBS = "/api/svc/cloud/scheduler/cronjobs"
 MINUTE = timedelta(minutes=1)
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    with receive_webhooks() as receiver:
-        yield receiver
 
 
 def create(api: Api, name: str, **fields: Any) -> Any:

@@ -15,10 +15,10 @@ import pytest
 
 from api.events import stream
 from core.definitions.identity.api_keys import Identity
-from core.infra.database import Database, open_database
+from core.infra.database import Database
 from core.lifecycle.events import service
 from core.tables import ExecutionEvent
-from tests.support.api import BASE, Api, Job, Server
+from tests.support.api import BASE, Api, Job, Server, open_session
 from tests.support.service import PATIENCE_SECONDS, wait_until
 
 Event = dict[str, Any]
@@ -179,10 +179,8 @@ def test_an_execution_older_than_its_events_shows_its_state(acme: Api, server: S
 
 
 def forget(server: Server, execution: str) -> None:
-    database = open_database(server.settings)
-    with database.write() as session:
+    with open_session(server.settings) as session:
         session.query(ExecutionEvent).filter_by(execution_id=execution).delete()
-    database.close()
 
 
 def test_silence_is_broken_by_comments_and_a_revoked_key_ends_the_stream(
@@ -268,13 +266,11 @@ def test_a_stream_that_is_not_read_is_closed(acme: Api, server: Server, job: Job
 
 def fill(server: Server, job: Job, execution: str) -> None:
     """More than the buffers between two processes take."""
-    database = open_database(server.settings)
-    with database.write() as session:
+    with open_session(server.settings) as session:
         session.add_all(
             ExecutionEvent(project_id=job.project_id, execution_id=execution, kind="state", data={"x": "x" * 60_000})
             for _ in range(200)
         )
-    database.close()
 
 
 def test_events_need_the_scope_and_the_organization(acme: Api, rival: Api, server: Server, job: Job):

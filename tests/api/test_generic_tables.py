@@ -79,11 +79,6 @@ def test_a_body_that_is_no_record_is_refused(acme: Api, content: bytes, status: 
     assert acme.get(f"{TABLES}/refused")["total"] == 0
 
 
-@pytest.mark.parametrize("table", ["a%00b", "a%2Fb", "..", "%C3%A9", "a.b", "a'b", "a" * 65])
-def test_a_table_needs_a_usable_name(acme: Api, table: str):
-    assert acme.call("POST", f"{TABLES}/{table}", json={}).status_code in (400, 404, 405)
-
-
 def test_a_change_is_made_to_the_state_that_was_read_or_not_at_all(acme: Api):
     path = f"{TABLES}/articles"
     record = f"{path}/{acme.post(path, {'n': 1})['id']}"

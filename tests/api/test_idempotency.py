@@ -10,10 +10,9 @@ import httpx
 import pytest
 from sqlalchemy import update
 
-from core.infra.database import open_database
 from core.tables import IdempotencyRecord
 from tests.api.world import FUNCTION
-from tests.support.api import PIPELINE, Api, Job, Server
+from tests.support.api import PIPELINE, Api, Job, Server, open_session
 
 CSV = b"title,price\nkettle,19.5\n"
 
@@ -125,10 +124,8 @@ def test_requests_at_the_same_time_make_one_record(acme: Api) -> None:
 def test_a_request_whose_first_sending_has_not_been_answered_is_refused(server: Server, acme: Api) -> None:
     key = str(uuid4())
     post(acme, "/datasets", key, {"name": f"d {key}"})
-    database = open_database(server.settings)
-    with database.write() as session:
+    with open_session(server.settings) as session:
         session.execute(update(IdempotencyRecord).values(answer=None, result_id=None))
-    database.close()
     assert get_code(post(acme, "/datasets", key, {"name": f"d {key}"})) == (409, "idempotency-key-unfinished")
     assert get_code(upload(acme, key, CSV, "one")) == (409, "idempotency-key-unfinished")
 

@@ -11,11 +11,10 @@ from fastapi.routing import iter_route_contexts
 
 from api.app import create_app
 from core.definitions.identity.api_keys import SCOPES, create_key
-from core.infra.database import open_database
 from core.infra.settings import Settings
 from core.tables import ApiKey, now
 from tests.api.operations import OPERATIONS, Operation
-from tests.support.api import Api, Server
+from tests.support.api import Api, Server, open_session
 
 UNKNOWN = "01990000-0000-7000-8000-000000000000"
 GALLERY = f"/api/svc/api/ean-image-sourcing/{UNKNOWN}/gallery"
@@ -52,12 +51,10 @@ def routes() -> list[tuple[str, str]]:
 @pytest.fixture(scope="module")
 def dead(server: Server, acme: Api) -> list[dict[str, str]]:
     """Keys that were valid once."""
-    database = open_database(server.settings)
-    with database.write() as session:
+    with open_session(server.settings) as session:
         revoked, first = create_key(session, acme.organization_id, "revoked")
         revoked.revoked_at = now()
         _, second = create_key(session, acme.organization_id, "old", expires_at=now() - timedelta(seconds=1))
-    database.close()
     return [{"X-API-Key": first}, {"Authorization": f"Bearer {second}"}]
 
 
@@ -142,9 +139,7 @@ def test_a_key_of_another_organization_is_refused(acme: Api, rival: Api):
 
 
 def test_keys_are_stored_hashed(server: Server, acme: Api):
-    database = open_database(server.settings)
-    with database.read() as session:
+    with open_session(server.settings) as session:
         hashes = [key.key_hash for key in session.query(ApiKey)]
-    database.close()
     assert acme.key not in str(hashes)
     assert all(len(each) == 64 for each in hashes)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import closing
 from decimal import Decimal
 from typing import Any
 
@@ -11,13 +10,12 @@ import httpx
 import pytest
 
 from api.app import create_app
-from core.infra.database import open_database
 from core.infra.migrations import migrate
 from core.infra.settings import Settings
 from core.infra.storage.protocol import log_key
 from core.lifecycle.executions.repository import ExecutionRepository
 from core.lifecycle.usage.overhead import add_overhead
-from tests.support.api import Api, Job, Server, running
+from tests.support.api import Api, Job, Server, open_session, running
 from tests.support.stored import store_text
 
 START, END = "2026-03-10T12:00:00Z", "2026-03-10T13:00:00Z"
@@ -177,7 +175,7 @@ def test_metrics_of_an_organization(done: tuple[Job, str], payer: Api):
 def test_the_overhead_of_drivers_is_the_organizations_and_in_no_execution(payer: Api):
     path = f"/organizations/{payer.organization_id}/metrics"
     before = payer.get(path)
-    with closing(open_database(payer.settings)) as database, database.write() as session:
+    with open_session(payer.settings) as session:
         for _ in range(2):
             add_overhead(session, payer.organization_id, start_ms=9_000, idle_ms=300_500)
     after = payer.get(path)
@@ -264,11 +262,9 @@ def test_the_log_of_a_job_is_that_of_its_newest_execution(job: Job):
 
 def write_log(job: Job, execution: str, text: str) -> None:
     api = job.api
-    database = open_database(api.settings)
-    with database.read() as session:
+    with open_session(api.settings) as session:
         stored = ExecutionRepository(session, api.organization_id).get(job.project_id, job.id, execution)
         key = log_key(api.organization_id, execution, stored.attempt)
-    database.close()
     store_text(api.settings, key, text)
 
 

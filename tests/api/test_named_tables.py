@@ -1,8 +1,6 @@
-"""Datasets that pipelines name in SQL, over REST: versions of an execution, retries, cycles and tenancy."""
+"""Datasets that pipelines name in SQL, over REST: versions of an execution, retries and cycles."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import pyarrow as pa
 
@@ -16,11 +14,6 @@ def publish(api: Api, name: str, times: int = 1) -> Job:
     for _ in range(times):
         job.complete(job.execute(), ROWS)
     return job
-
-
-def refuse(job: Job, body: Any = None) -> tuple[int, str]:
-    answer = job.api.call("POST", f"{job.path}/execute", json=body or {})
-    return answer.status_code, answer.json()["details"][0]["code"]
 
 
 def test_the_record_has_the_versions_that_are_read(acme: Api) -> None:
@@ -49,28 +42,6 @@ def test_a_retry_by_hand_reads_the_version_of_its_acceptance_or_none(acme: Api) 
     assert acme.put(f"/datasets/{dataset}/retention", {"versions": 1})
     answer = acme.call("POST", f"{second}/retry", json={})
     assert (answer.status_code, answer.json()["details"][0]["code"]) == (409, "unknown-version")
-
-
-def test_names_that_mean_nothing_are_refused_when_an_execution_is_accepted(acme: Api, rival: Api) -> None:
-    publish(rival, "hidden source", times=2)
-    own = publish(acme, "visible source")
-    secret = rival.get("/datasets")[-1]["id"]
-    codes = {
-        "hidden_source.hidden_source": "unknown-dataset",
-        "hidden_source.hidden_source@1": "unknown-dataset",
-        "hidden_source": "unknown-dataset",
-        "spindle://hidden_source/hidden_source": "unknown-dataset",
-        secret: "unknown-dataset",
-        "s3://bucket/rows.parquet": "unknown-dataset",
-        "/etc/passwd": "unknown-dataset",
-        "visible_source@2": "unknown-version",
-    }
-    for name, code in codes.items():
-        acme.put(f"/agents/none/{own.agent_id}", {"pipelineYaml": QUERY.format(name)})
-        assert refuse(own) == (400, code), name
-    column = "pipeline: [{stage: sql_query, args: [SELECT t.titel FROM t, {tables: {t: visible_source}}]}]"
-    acme.put(f"/agents/none/{own.agent_id}", {"pipelineYaml": column})
-    assert refuse(own) == (400, "unknown-column")
 
 
 def test_a_cycle_of_jobs_is_a_warning_when_it_is_written(acme: Api) -> None:

@@ -7,10 +7,9 @@ import json
 import pytest
 from sqlalchemy import update
 
-from core.infra.database import open_database
 from core.tables import Agent, PythonExtension
 from pipelines.planning.script import make_script
-from tests.support.api import Api, Server
+from tests.support.api import Api, Server, open_session
 
 PIPELINE = """
 fetch: {url: "http://127.0.0.1/"}
@@ -69,10 +68,8 @@ def test_an_agent_of_python_code_has_no_script(acme: Api):
 def test_an_agent_whose_stored_text_is_no_pipeline_any_more_is_read(server: Server, text: str):
     older = server.caller(f"older {text}", "admin")
     agent = older.post("/agents", {"name": "older", "pipelineYaml": PIPELINE})
-    database = open_database(server.settings)
-    with database.write() as session:
+    with open_session(server.settings) as session:
         session.execute(update(Agent).where(Agent.id == agent["id"]).values(pipeline_yaml=text))
-    database.close()
     read = older.get(f"/agents/none/{agent['id']}")
     assert (read["pipelineYaml"], read["pysparkCode"]) == (text, None)
     assert read in older.get("/agents")
@@ -84,11 +81,9 @@ def test_an_agent_whose_stored_text_is_no_pipeline_any_more_is_read(server: Serv
 def test_an_extension_whose_stored_text_is_not_right_any_more_is_read_and_mended(acme: Api, server: Server, text: str):
     agent = acme.post("/agents", {"name": "older", "pipelineYaml": PIPELINE})
     extension = acme.post(f"/agents/{agent['id']}/python-extensions", {"function": SHOUT})
-    database = open_database(server.settings)
-    with database.write() as session:
+    with open_session(server.settings) as session:
         stored = update(PythonExtension).where(PythonExtension.id == extension["id"])
         session.execute(stored.values(source=text))
-    database.close()
     path = f"/python-extensions/{extension['id']}"
     assert acme.get(path)["function"] == text
     assert [each["function"] for each in acme.get(f"/agents/{agent['id']}/python-extensions")] == [text]

@@ -16,10 +16,9 @@ import yaml
 from api.python_extensions.schemas import Validation, build_processed_text
 from core.definitions.identity.organizations import create_organization
 from core.definitions.python_extensions.scripts import ProcessedPipeline
-from core.infra.database import open_database
 from pipelines.stages.transform import PythonRowTransform
 from pipelines.transforms.transform import Transforms
-from tests.support.api import Api, Server
+from tests.support.api import Api, Server, open_session
 
 SHOUT = "def shout(row, *, mark):\n    return {'title': row['title'].upper() + mark}\n"
 PIPELINE = """\
@@ -214,10 +213,8 @@ def test_others_can_write_while_an_agents_warnings_are_looked_for(
     acme: Api, server: Server, monkeypatch: pytest.MonkeyPatch
 ):
     def look(_pipeline: str, transforms: dict[str, str], _plugins: object) -> list[str]:
-        database = open_database(server.settings)
-        with database.write() as session:
+        with open_session(server.settings) as session:
             create_organization(session, f"meanwhile {len(transforms)}")
-        database.close()
         return ["called", *transforms]
 
     monkeypatch.setattr("core.definitions.agents.service.find_warnings", look)

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from core.lifecycle.executions.tokens import find_signer
 from tests.support.api import Api, Job
-from tests.support.webhook_receiver import Receiver, receive_webhooks
-
-
-@pytest.fixture
-def told() -> Iterator[Receiver]:
-    with receive_webhooks() as told:
-        yield told
+from tests.support.webhook_receiver import Receiver
 
 
 def test_a_webhook_is_made_shown_once_changed_and_deleted(acme: Api, job: Job):
@@ -40,17 +32,17 @@ def test_a_webhook_is_made_shown_once_changed_and_deleted(acme: Api, job: Job):
     assert acme.call("GET", f"{path}/{made['id']}").status_code == 404
 
 
-def test_a_test_event_shows_its_result(acme: Api, job: Job, told: Receiver):
+def test_a_test_event_shows_its_result(acme: Api, job: Job, receiver: Receiver):
     path = f"/projects/id/{job.project_id}/webhooks"
-    good = acme.post(path, {"url": f"{told.url}/200/x"})
-    bad = acme.post(path, {"url": f"{told.url}/500/x"})
+    good = acme.post(path, {"url": f"{receiver.url}/200/x"})
+    bad = acme.post(path, {"url": f"{receiver.url}/500/x"})
     delivered = acme.post(f"{path}/{good['id']}/test")
     assert (delivered["state"], delivered["type"], delivered["tries"][0]["status"]) == (
         "DELIVERED",
         "webhook.test",
         200,
     )
-    find_signer([good["secret"]], told.messages[0].headers, told.messages[0].body)
+    find_signer([good["secret"]], receiver.messages[0].headers, receiver.messages[0].body)
     failed = acme.post(f"{path}/{bad['id']}/test")
     assert (failed["state"], failed["tries"][0]["error"], failed["nextTryAt"]) == (
         "FAILED",

@@ -7,13 +7,12 @@ from datetime import UTC, datetime
 from unittest.mock import patch
 from uuid import uuid4
 
-from core.infra.database import open_database
 from core.infra.storage import load_storage_secrets, open_storage
 from core.infra.storage.protocol import selectors_key
 from core.tables import PluginBuild, PluginInstallation
 from pipelines.inference.records import Candidate, ProvenField, ProvenSelectors, Reading, RecordedStep
 from pipelines.inference.store import SelectorStore
-from tests.support.api import ROWS, Api
+from tests.support.api import ROWS, Api, open_session
 
 UNKNOWN_ID = "01990000-0000-7000-8000-000000000000"
 UNKNOWN_NUMBER = "999999999"  # of what counts in integers
@@ -45,8 +44,7 @@ def store_record(api: Api, host: str) -> str:
 
 def store_plugin(api: Api, plugin_id: str, build_type: str, build_number: int) -> str:
     """Store an uploaded plugin of the organization, as if its file had been read; return the installation's id."""
-    database = open_database(api.settings)
-    with database.write() as session:
+    with open_session(api.settings) as session:
         build, other = (
             PluginBuild(
                 organization_id=api.organization_id,
@@ -70,7 +68,6 @@ def store_plugin(api: Api, plugin_id: str, build_type: str, build_number: int) -
         session.add(installation)
         session.flush()
         made = installation.id
-    database.close()
     return str(made)
 
 

@@ -208,16 +208,15 @@ def test_an_interrupted_run_on_spark_says_that_no_row_is_written(chained: Site, 
 
 
 @pytest.mark.long
-def test_an_output_that_cannot_be_written_is_refused_before_the_crawl(tmp_path: Path) -> None:
+def test_an_output_that_cannot_be_written_is_refused_before_the_crawl(tmp_path: Path, web: Site) -> None:
     (tmp_path / "folder.json").mkdir()
     file = tmp_path / "pipeline.yaml"
-    with serve_site() as site:
-        file.write_text(SLOW.format(site=site.serve({"/": "<h1>One</h1>"}), engine="auto"))
-        for output in (tmp_path / "nowhere" / "rows.json", tmp_path / "folder.json"):
-            refused = run(".venv/bin/spindle", "run", str(file), "-o", str(output))
-            assert (refused.returncode, "cannot be written" in refused.stderr.replace("\n", " ")) == (1, True), refused
-            assert "Traceback" not in refused.stderr
-        assert site.requests == {}
+    file.write_text(SLOW.format(site=web.serve({"/": "<h1>One</h1>"}), engine="auto"))
+    for output in (tmp_path / "nowhere" / "rows.json", tmp_path / "folder.json"):
+        refused = run(".venv/bin/spindle", "run", str(file), "-o", str(output))
+        assert (refused.returncode, "cannot be written" in refused.stderr.replace("\n", " ")) == (1, True), refused
+        assert "Traceback" not in refused.stderr
+    assert web.requests == {}
 
 
 @pytest.mark.long

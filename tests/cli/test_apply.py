@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 from threading import Thread
 
@@ -13,6 +11,7 @@ import yaml
 
 from tests.support.api import PIPELINE, ROWS, Api, Job, Server
 from tests.support.commands import Spindle
+from tests.support.imports import list_imported
 from tests.support.service import CLONE
 
 DECLARED = f"""\
@@ -399,9 +398,7 @@ def test_a_wrong_key_is_an_error_that_does_not_show_it(spindle: Spindle):
 
 
 def test_the_command_starts_without_unneeded_imports():
-    code = "import sys, cli.main; print([m for m in ('httpx', 'sqlalchemy', 'yaml', 'dagster') if m in sys.modules])"
-    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert printed == "[]\n"
+    assert list_imported("import cli.main", ("httpx", "sqlalchemy", "yaml", "dagster")) == []
 
 
 def test_a_declaration_that_would_block_other_writers_for_long_is_refused(api: Api):

@@ -20,7 +20,7 @@ from tests.cli.test_apply import end_next
 from tests.support.api import ROWS, Api
 from tests.support.commands import Spindle
 from tests.support.service import POLL_SECONDS, wait_until
-from tests.support.site import serve_site
+from tests.support.site import Site
 from tests.support.stored import store_text
 
 JOB = "Shop/Shop"
@@ -159,21 +159,20 @@ def test_versions_are_compared(api: Api, spindle: Spindle) -> None:
     assert spindle("diff", JOB, 1).exit_code == 2
 
 
-def test_a_pipeline_without_a_server_knows_its_pages(tmp_path: Path, spindle: Spindle) -> None:
+def test_a_pipeline_without_a_server_knows_its_pages(tmp_path: Path, spindle: Spindle, web: Site) -> None:
     file = tmp_path / "crawl.yaml"
-    with serve_site() as site:
-        url = site.serve({"/": "<a href=/a>x</a>", "/a": "<h1>a</h1>", "/b": "<h1>b</h1>"})
-        file.write_text(
-            f"fetch: {{url: '{url}/'}}\nspindle: {{incremental: true}}\npipeline:\n- {{stage: wgetJoin, args: [a]}}\n"
-            "- {stage: extract, args: [{selector: h1, as: name}]}\n"
-        )
-        rows, options = tmp_path / "rows.csv", ("--cache", tmp_path / "cache", "--append")
-        for _ in range(2):
-            assert spindle("run", file, "-o", rows, *options).exit_code == 0
-        site.pages["/"] += "<a href=/b>x</a>"
+    url = web.serve({"/": "<a href=/a>x</a>", "/a": "<h1>a</h1>", "/b": "<h1>b</h1>"})
+    file.write_text(
+        f"fetch: {{url: '{url}/'}}\nspindle: {{incremental: true}}\npipeline:\n- {{stage: wgetJoin, args: [a]}}\n"
+        "- {stage: extract, args: [{selector: h1, as: name}]}\n"
+    )
+    rows, options = tmp_path / "rows.csv", ("--cache", tmp_path / "cache", "--append")
+    for _ in range(2):
         assert spindle("run", file, "-o", rows, *options).exit_code == 0
-        assert rows.read_text().split() == ["name", "a", "b"]
-        assert dict(site.requests) == {"/": 3, "/a": 1, "/b": 1}
+    web.pages["/"] += "<a href=/b>x</a>"
+    assert spindle("run", file, "-o", rows, *options).exit_code == 0
+    assert rows.read_text().split() == ["name", "a", "b"]
+    assert dict(web.requests) == {"/": 3, "/a": 1, "/b": 1}
 
 
 @pytest.mark.long

@@ -17,7 +17,7 @@ from tests.api.world import store_record
 from tests.support.api import Api
 from tests.support.commands import Spindle
 from tests.support.models import answer_truth, serve_model
-from tests.support.site import serve_site
+from tests.support.site import Site, serve_site
 from tests.support.templates import HOST, ask_for_all, get_truth, make_listing, make_pages
 
 PIPELINE = """
@@ -39,26 +39,25 @@ def prove_selectors() -> ProvenSelectors:
     return record.model_copy(update={"host": "127.0.0.1", "prompt_key": question.key})
 
 
-def test_a_lock_file_is_replayed_without_a_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_lock_file_is_replayed_without_a_key(tmp_path: Path, capsys: pytest.CaptureFixture[str], web: Site) -> None:
     changed = prove_selectors()
     lock, pipeline, output = tmp_path / "lock.json", tmp_path / "shop.yaml", tmp_path / "rows.jsonl"
     lock.write_text(f"[{changed.to_json()}]")
     pipeline.write_text(PIPELINE)
     fresh = make_pages("classes", 4, 40)
-    with serve_site() as site:
-        base = site.serve({"/": make_listing(*fresh), **{page.path: page.html for page in fresh}})
-        code = run(pipeline, OutputFile(output, append=False), [f"B={base}"], guard=False, selectors=lock)
+    base = web.serve({"/": make_listing(*fresh), **{page.path: page.html for page in fresh}})
+    code = run(pipeline, OutputFile(output, append=False), [f"B={base}"], guard=False, selectors=lock)
     assert code == 0
     assert [json.loads(line) for line in output.read_text().splitlines()] == [dict(page.values) for page in fresh]
     assert check(pipeline, []) == 0
     printed = capsys.readouterr()
     assert "model: at most 5 calls, $0.50; 4 calls for each host" in printed.out
     assert "4 pages by proven selectors, 0 calls of the model, 0 tokens, $0.0000" in printed.err
-    with serve_site() as site:
+    with serve_site() as other:
         changed_pages = {
             page.path: page.html.replace(page.values["price"], "") for page in make_pages("classes", 8, 40)
         }
-        base = site.serve({"/": make_listing(*make_pages("classes", 8, 40)), **changed_pages})
+        base = other.serve({"/": make_listing(*make_pages("classes", 8, 40)), **changed_pages})
         output.unlink()
         assert run(pipeline, OutputFile(output, append=False), [f"B={base}"], guard=False, selectors=lock) == 0
     assert {json.loads(line)["price"] for line in output.read_text().splitlines()} == {None}
@@ -69,15 +68,16 @@ def test_a_lock_file_is_replayed_without_a_key(tmp_path: Path, capsys: pytest.Ca
     assert run(pipeline, None, [f"B={base}"], guard=False, selectors=lock) == 1
 
 
-def test_a_run_names_the_file_of_selectors_that_do_not_fit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_names_the_file_of_selectors_that_do_not_fit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], web: Site
+) -> None:
     record, pipeline = prove_selectors(), tmp_path / "shop.yaml"
     SelectorStore(str(tmp_path / "spindle-selectors")).put(record)
     pipeline.write_text(PIPELINE)
     pages = make_pages("classes", 8, 40)
-    with serve_site() as site:
-        changed = {page.path: page.html.replace(page.values["price"], "") for page in pages}
-        base = site.serve({"/": make_listing(*pages), **changed})
-        assert run(pipeline, None, [f"B={base}"], guard=False, cache=tmp_path) == 0
+    changed = {page.path: page.html.replace(page.values["price"], "") for page in pages}
+    base = web.serve({"/": make_listing(*pages), **changed})
+    assert run(pipeline, None, [f"B={base}"], guard=False, cache=tmp_path) == 0
     printed = capsys.readouterr().err.replace("\n", "")
     assert "'price' is missing on 8 of 8 pages of this run, on 0 of 6 before" in printed
     (file,) = tmp_path.glob("spindle-selectors/127.0.0.1/*.json")

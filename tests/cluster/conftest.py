@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,6 +11,7 @@ from orchestration.compute import create_compute
 from orchestration.compute.protocol import Compute
 from pipelines.contract.request import RunRequest
 from tests.support.cluster import KubernetesCluster, open_cluster
+from tests.support.run_requests import make_request
 from tests.support.s3 import Bucket, get_bucket
 from tests.support.service import PATIENCE_SECONDS, wait_until
 from tests.support.site import GatedSite
@@ -58,11 +58,9 @@ def make_spec(cluster: KubernetesCluster, bucket: Bucket, site: GatedSite) -> Ma
     crawl = CRAWL.format(url=cluster.expose(site.url.rstrip("/")) + "/")
 
     def make_spec(execution: str, pipeline: str = crawl, attempt: int = 1) -> RunRequest:
-        fields: dict[str, Any] = {"execution_id": execution, "job_id": "job", "project_id": "project"}
-        fields |= {"organization_id": "organization", "job_name": "job", "attempt": attempt}
         output = {"path": f"{bucket.address}/{execution}"}
         fetch = {"allow_networks": [f"{cluster.address}/32"]}
-        return RunRequest.model_validate({**fields, "pipeline_yaml": pipeline, "output": output, "fetch": fetch})
+        return make_request(execution, attempt=attempt, pipeline_yaml=pipeline, output=output, fetch=fetch)
 
     return make_spec
 

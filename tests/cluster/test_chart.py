@@ -23,7 +23,7 @@ from tests.support import postgres
 from tests.support.cluster import DEPLOY, KubernetesCluster
 from tests.support.s3 import Bucket
 from tests.support.service import PATIENCE_SECONDS, Service, wait_until
-from tests.support.site import GatedSite, serve_site
+from tests.support.site import GatedSite, Site
 
 pytestmark = pytest.mark.long
 
@@ -158,20 +158,19 @@ def find_pods(cluster: KubernetesCluster, namespace: str) -> list[Any]:
     return cluster.core.list_namespaced_pod(namespace).items
 
 
-def test_rows_of_an_installed_chart_are_queried_from_outside(release: Release, cluster: KubernetesCluster) -> None:
-    with serve_site() as site, release.connect() as service:
-        site.serve({"/": "<h1>Rows</h1>"})
-        job = service.make_job(CRAWL.format(url=cluster.expose(site.url)))
-        execution = service.execute(job)
-        ended = service.wait(job, execution)
-        assert ended["status"] == "COMPLETED", ended
+def test_rows_of_an_installed_chart_are_queried_from_outside(
+    release: Release, cluster: KubernetesCluster, web: Site
+) -> None:
+    with release.connect() as service:
+        web.serve({"/": "<h1>Rows</h1>"})
+        job = service.make_job(CRAWL.format(url=cluster.expose(web.url)))
+        service.complete(job)
         dataset = service.get(job.path)["outputDatasetId"]
         rows = service.post("/datasets/query", {"sql": SELECT, "datasetId": dataset})["results"]
         assert rows == [{"title": "Rows"}]
         wait_until(lambda: release.list_drivers(is_idle=True), PATIENCE_SECONDS, every=1)
         (driver,) = release.list_drivers(is_idle=True)
-        again = service.execute(job)
-        assert service.wait(job, again)["status"] == "COMPLETED"
+        service.complete(job)
         wait_until(lambda: release.list_drivers(is_idle=True) == [driver], PATIENCE_SECONDS, every=1)
         assert not release.list_drivers()
 
@@ -230,10 +229,10 @@ def test_an_execution_goes_on_after_a_crash_of_the_service(
         assert "completed" in "".join(service.get(f"{job.path}/executions/{execution}/logs")["logs"])
 
 
-def test_the_page_of_a_finished_spark_execution_stays(release: Release, cluster: KubernetesCluster) -> None:
-    with serve_site() as site, release.connect() as service, service.client() as client:
-        site.serve({"/": "<h1>Spark</h1>"})
-        job = service.make_job(CRAWL.format(url=cluster.expose(site.url)))
+def test_the_page_of_a_finished_spark_execution_stays(release: Release, cluster: KubernetesCluster, web: Site) -> None:
+    with release.connect() as service, service.client() as client:
+        web.serve({"/": "<h1>Spark</h1>"})
+        job = service.make_job(CRAWL.format(url=cluster.expose(web.url)))
         assert client.put(job.path, json={"engine": "spark"}).is_success
         execution = service.execute(job)
         ended = service.wait(job, execution)

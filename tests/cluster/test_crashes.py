@@ -15,10 +15,10 @@ from core.infra.settings import Settings
 from orchestration.compute import create_compute
 from orchestration.compute.kubernetes.pods import name_pod
 from orchestration.compute.protocol import DriverHandle
-from pipelines.contract.request import OutputSpec, RunRequest
 from tests.support.cluster import KubernetesCluster
 from tests.support.faulty_proxy import FaultyProxy
 from tests.support.processes import list_processes_of_container
+from tests.support.run_requests import make_request
 from tests.support.s3 import Bucket
 from tests.support.service import PATIENCE_SECONDS, POLL_SECONDS, Job, Service, free_port, wait_until
 from tests.support.site import Site, serve_site
@@ -159,16 +159,7 @@ def test_a_node_that_is_deleted_ends_its_drivers(
     settings["kubernetes_tolerations"] = f"{node},node.kubernetes.io/not-ready"
     compute = create_compute(Settings(**settings))
     handle = DriverHandle("organization", "stranded", 1)
-    spec = RunRequest(
-        execution_id=handle.execution_id,
-        job_id="job",
-        project_id="project",
-        organization_id=handle.organization_id,
-        job_name="job",
-        attempt=handle.attempt,
-        pipeline_yaml="pipeline: []",
-        output=OutputSpec(path=f"{bucket.address}/stranded"),
-    )
+    spec = make_request("stranded", output={"path": f"{bucket.address}/stranded"})
 
     def start_pod(_seconds: float) -> bool:
         """Say in the place of a kubelet that the pod runs, once it is on the node."""

@@ -15,7 +15,7 @@ from core.tables import CronJob
 from tests.support.cluster import KubernetesCluster
 from tests.support.s3 import Bucket
 from tests.support.service import PATIENCE_SECONDS, Service, free_port, wait_until
-from tests.support.site import serve_site
+from tests.support.site import Site
 
 pytestmark = pytest.mark.long
 
@@ -37,14 +37,14 @@ def service(cluster: KubernetesCluster, bucket: Bucket, tmp_path_factory: pytest
     service.stop()
 
 
-def test_a_cron_job_of_the_cluster_executes_a_job(service: Service, cluster: KubernetesCluster) -> None:
+def test_a_cron_job_of_the_cluster_executes_a_job(service: Service, cluster: KubernetesCluster, web: Site) -> None:
     secret = {"metadata": {"name": "hooks"}, "stringData": {"key": service.key}}
     cluster.core.create_namespaced_secret(cluster.namespace, secret)
     api = cluster.expose(f"http://127.0.0.1:{service.port}")
     cron_jobs = get_address(service)
-    with serve_site() as site, service.client() as client:
-        site.serve({"/": "<h1>Tick</h1>"})
-        job = service.make_job(CRAWL.format(url=cluster.expose(site.url)))
+    with service.client() as client:
+        web.serve({"/": "<h1>Tick</h1>"})
+        job = service.make_job(CRAWL.format(url=cluster.expose(web.url)))
         body = {
             "name": "minutely",
             "namespace": cluster.namespace,

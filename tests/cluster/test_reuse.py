@@ -17,7 +17,7 @@ from tests.support.cluster import KubernetesCluster
 from tests.support.libraries import needs_libraries
 from tests.support.s3 import Bucket
 from tests.support.service import PATIENCE_SECONDS, Service, free_port, wait_until
-from tests.support.site import GatedSite, serve_site
+from tests.support.site import GatedSite, Site
 
 pytestmark = pytest.mark.long
 
@@ -151,20 +151,18 @@ def service(cluster: KubernetesCluster, bucket: Bucket, tmp_path: Path) -> Itera
 
 
 @needs_libraries
-def test_runs_of_a_service_share_a_pod(service: Service, cluster: KubernetesCluster) -> None:
-    with serve_site() as site:
-        site.serve({"/": "<a href='/a'>a</a>", "/a": "<h1>Page a</h1>"})
-        job = service.make_job(CRAWL_LINKS.format(url=cluster.expose(site.url)))
-        first = service.execute(job)
-        assert service.wait(job, first, seconds=START_SPARK_SECONDS)["status"] == "COMPLETED"
-        wait_until(lambda: [pod for pod in cluster.list_pods() if EXIT_CODE in pod.metadata.labels], PATIENCE_SECONDS)
-        site.hold(["/a"])
-        second = service.execute(job)
-        check_spark_page(service, cluster, job, second)
-        (messages,) = service.data.rglob(f"{second}/1/messages.jsonl")
-        assert messages.read_text().count('"method": "opened"') == 1
-        site.hold(())
-        assert service.wait(job, second)["status"] == "COMPLETED"
+def test_runs_of_a_service_share_a_pod(service: Service, cluster: KubernetesCluster, web: Site) -> None:
+    web.serve({"/": "<a href='/a'>a</a>", "/a": "<h1>Page a</h1>"})
+    job = service.make_job(CRAWL_LINKS.format(url=cluster.expose(web.url)))
+    first = service.complete(job, seconds=START_SPARK_SECONDS)
+    wait_until(lambda: [pod for pod in cluster.list_pods() if EXIT_CODE in pod.metadata.labels], PATIENCE_SECONDS)
+    web.hold(["/a"])
+    second = service.execute(job)
+    check_spark_page(service, cluster, job, second)
+    (messages,) = service.data.rglob(f"{second}/1/messages.jsonl")
+    assert messages.read_text().count('"method": "opened"') == 1
+    web.hold(())
+    assert service.wait(job, second)["status"] == "COMPLETED"
     records = [service.get(f"{job.path}/executions/{each}") for each in (first, second)]
     assert [each["driverSource"] for each in records] == ["new", "warm"]
     assert len({each["driver"] for each in records}) == 1

@@ -21,7 +21,7 @@ from tests.support.cluster import KubernetesCluster
 from tests.support.libraries import needs_libraries
 from tests.support.s3 import Bucket
 from tests.support.service import PATIENCE_SECONDS, Job, Service, free_port, wait_until
-from tests.support.site import GatedSite, serve_site
+from tests.support.site import GatedSite, Site
 
 pytestmark = pytest.mark.long
 
@@ -46,13 +46,12 @@ def service(cluster: KubernetesCluster, bucket: Bucket, tmp_path_factory: pytest
     service.stop()
 
 
-def test_rows_of_a_pod_are_queried(service: Service, cluster: KubernetesCluster) -> None:
-    with serve_site() as site:
-        links = "".join(f"<a href='/{name}'>{name}</a>" for name in "abc")
-        site.serve({"/": links, **{f"/{name}": f"<h1>Page {name}</h1>" for name in "abc"}})
-        job = service.make_job(CRAWL.format(url=cluster.expose(site.url)))
-        execution = service.execute(job)
-        status = service.wait(job, execution)
+def test_rows_of_a_pod_are_queried(service: Service, cluster: KubernetesCluster, web: Site) -> None:
+    links = "".join(f"<a href='/{name}'>{name}</a>" for name in "abc")
+    web.serve({"/": links, **{f"/{name}": f"<h1>Page {name}</h1>" for name in "abc"}})
+    job = service.make_job(CRAWL.format(url=cluster.expose(web.url)))
+    execution = service.execute(job)
+    status = service.wait(job, execution)
     assert status["status"] == "COMPLETED", status
     dataset = service.get(job.path)["outputDatasetId"]
     rows = service.post("/datasets/query", {"sql": SELECT, "datasetId": dataset})["results"]
@@ -133,23 +132,22 @@ def spark_service(
     service.stop()
 
 
-def test_a_driver_has_executors_in_pods(spark_service: Service, cluster: KubernetesCluster) -> None:
+def test_a_driver_has_executors_in_pods(spark_service: Service, cluster: KubernetesCluster, web: Site) -> None:
     seen = set[str]()
-    with serve_site() as site:
-        names = [f"p{number}" for number in range(8)]
-        links = "".join(f"<a href='/{name}'>{name}</a>" for name in names)
-        site.serve({"/": links, **{f"/{name}": f"<h1>Page {name}</h1>" for name in names}})
-        site.hold(["/p7"])
-        job = spark_service.make_job(CRAWL.format(url=cluster.expose(site.url)))
-        execution = spark_service.execute(job)
+    names = [f"p{number}" for number in range(8)]
+    links = "".join(f"<a href='/{name}'>{name}</a>" for name in names)
+    web.serve({"/": links, **{f"/{name}": f"<h1>Page {name}</h1>" for name in names}})
+    web.hold(["/p7"])
+    job = spark_service.make_job(CRAWL.format(url=cluster.expose(web.url)))
+    execution = spark_service.execute(job)
 
-        def has_ended() -> bool:
-            seen.update(list_executors(cluster))
-            return spark_service.status(job, execution)["status"] in ("COMPLETED", "FAILED")
+    def has_ended() -> bool:
+        seen.update(list_executors(cluster))
+        return spark_service.status(job, execution)["status"] in ("COMPLETED", "FAILED")
 
-        check_spark_page(spark_service, cluster, job, execution)
-        site.hold(())
-        wait_until(has_ended, EXECUTORS_SECONDS, every=1)
+    check_spark_page(spark_service, cluster, job, execution)
+    web.hold(())
+    wait_until(has_ended, EXECUTORS_SECONDS, every=1)
     ended = spark_service.get(f"{job.path}/executions/{execution}")
     assert ended["status"] == "COMPLETED", ended["errorMessage"]
     assert len(seen) == 2
@@ -165,20 +163,19 @@ def test_a_driver_has_executors_in_pods(spark_service: Service, cluster: Kuberne
 
 @needs_libraries
 def test_executors_come_with_the_tasks_and_the_page_stays(
-    spark_service: Service, cluster: KubernetesCluster, bucket: Bucket, tmp_path: Path
+    spark_service: Service, cluster: KubernetesCluster, bucket: Bucket, tmp_path: Path, web: Site
 ) -> None:
-    with serve_site() as site:
-        names = [f"p{number}" for number in range(4)]
-        links = "".join(f"<a href='/{name}'>{name}</a>" for name in names)
-        site.serve({"/": links, **{f"/{name}": f"<h1>Page {name}</h1>" for name in names}})
-        site.hold([f"/{name}" for name in names])
-        job = spark_service.make_job(CRAWL.format(url=cluster.expose(site.url)))
-        with spark_service.client() as client:
-            assert client.put(job.path, json={"parameters": {"cluster": {"dynamicAllocation": True}}}).is_success
-        execution = spark_service.execute(job)
-        wait_until(lambda: len(list_executors(cluster)) == 2, EXECUTORS_SECONDS, every=1)
-        site.hold(())
-        ended = spark_service.wait(job, execution, seconds=EXECUTORS_SECONDS)
+    names = [f"p{number}" for number in range(4)]
+    links = "".join(f"<a href='/{name}'>{name}</a>" for name in names)
+    web.serve({"/": links, **{f"/{name}": f"<h1>Page {name}</h1>" for name in names}})
+    web.hold([f"/{name}" for name in names])
+    job = spark_service.make_job(CRAWL.format(url=cluster.expose(web.url)))
+    with spark_service.client() as client:
+        assert client.put(job.path, json={"parameters": {"cluster": {"dynamicAllocation": True}}}).is_success
+    execution = spark_service.execute(job)
+    wait_until(lambda: len(list_executors(cluster)) == 2, EXECUTORS_SECONDS, every=1)
+    web.hold(())
+    ended = spark_service.wait(job, execution, seconds=EXECUTORS_SECONDS)
     assert (ended["status"], ended["executorPodCount"]) == ("COMPLETED", 2), ended
     wait_until(lambda: not cluster.list_pods(), PATIENCE_SECONDS)
     settings = {f"SPINDLE_{name.upper()}": str(value) for name, value in bucket.settings.items()}

@@ -26,7 +26,6 @@ from core.errors import BadInput, Conflict, NotFound
 from core.infra.encryption import KeyRing
 from core.infra.secrets import load_service_key
 from core.lifecycle.executions.repository import ExecutionRepository
-from core.lifecycle.executions.transitions import end_executions
 from core.tables import Dataset, Execution, OutboxMessage, Task
 from tests.support.cases import each_case
 from tests.support.shop import PIPELINE, Shop
@@ -103,8 +102,7 @@ class TestProjects:
         shop.complete(shop.submit())
         shop.submit()
         kept = other_shop.submit()
-        with shop.database.write() as session:
-            ProjectRepository(session, shop.organization_id).delete(shop.project_id, end_executions)
+        shop.delete_project()
         with shop.database.read() as session:
             assert session.query(Execution).all()[0].id == kept.id
             for table in (Task, OutboxMessage):
@@ -302,8 +300,7 @@ class TestJobs:
         shop.submit()
         shop.report(shop.submit(), "RUNNING")
         shop.complete(shop.submit())
-        with shop.database.write() as session:
-            JobRepository(session, shop.organization_id).delete(shop.project_id, shop.job_id, end_executions)
+        shop.delete_job()
         assert shop.active() == 0
 
     def test_executions_newest_first_by_pages(self, shop: Shop) -> None:

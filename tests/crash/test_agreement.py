@@ -12,7 +12,7 @@ from sqlalchemy import text
 
 from tests.support.postgres import Cluster
 from tests.support.service import PATIENCE_SECONDS, POLL_SECONDS, Job, Service, wait_until
-from tests.support.site import Site, serve_site
+from tests.support.site import Site
 
 pytestmark = pytest.mark.long
 
@@ -47,22 +47,19 @@ def kill_launcher(service: Service, _cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("disturb", [stop_database, lock_tables, kill_launcher])
 def test_runs_end_as_their_executions(
-    disturb: Callable[[Service, Cluster], None], on_postgresql: tuple[Service, Cluster]
+    disturb: Callable[[Service, Cluster], None], on_postgresql: tuple[Service, Cluster], web: Site
 ) -> None:
     service, cluster = on_postgresql
-    with serve_site() as site:
-        job = make_job(service, site)
-        executions = [service.execute(job) for _ in range(2)]
-        wait_until(lambda: site.requests["/1"] >= len(executions), PATIENCE_SECONDS)
-        executions += [service.execute(job) for _ in range(2)]  # whose runs are being made
-        disturb(service, cluster)
-        site.hold(())
-        statuses = [service.wait(job, each)["status"] for each in executions]
-        assert statuses == ["COMPLETED"] * len(executions)
-        for each in executions:
-            wait_until(
-                lambda each=each: list_states(service, each) == ["SUCCESS"], PATIENCE_SECONDS, every=POLL_SECONDS
-            )
+    job = make_job(service, web)
+    executions = [service.execute(job) for _ in range(2)]
+    wait_until(lambda: web.requests["/1"] >= len(executions), PATIENCE_SECONDS)
+    executions += [service.execute(job) for _ in range(2)]  # whose runs are being made
+    disturb(service, cluster)
+    web.hold(())
+    statuses = [service.wait(job, each)["status"] for each in executions]
+    assert statuses == ["COMPLETED"] * len(executions)
+    for each in executions:
+        wait_until(lambda each=each: list_states(service, each) == ["SUCCESS"], PATIENCE_SECONDS, every=POLL_SECONDS)
 
 
 def test_an_outage_is_two_lines_of_the_daemon(on_postgresql: tuple[Service, Cluster]) -> None:

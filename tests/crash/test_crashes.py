@@ -10,7 +10,7 @@ from sqlalchemy import func, select
 
 from core.tables import DatasetVersion, Execution, Project
 from tests.crash.conftest import LOST_AFTER_SECONDS
-from tests.support.service import PATIENCE_SECONDS, POLL_SECONDS, Job, Service, wait_until
+from tests.support.service import GATED_CRAWL, PATIENCE_SECONDS, POLL_SECONDS, Job, Service, wait_until
 from tests.support.site import GatedSite
 
 PARTS = (
@@ -21,17 +21,10 @@ PARTS = (
     "dagster-webserver",
 )
 
-PIPELINE = """\
-fetch: {{url: "{url}"}}
-pipeline:
-  - {{stage: wgetJoin, args: ["ul li a"]}}
-  - {{stage: extract, args: [{{selector: h1, method: text, as: title}}]}}
-"""
-
 
 @pytest.fixture
 def job(expendable: Service, site: GatedSite) -> Job:
-    return expendable.make_job(PIPELINE.format(url=site.url))
+    return expendable.make_job(GATED_CRAWL.format(url=site.url))
 
 
 @pytest.mark.long

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 
 import pytest
 
 from tests.support.service import PATIENCE_SECONDS, POLL_SECONDS, Job, Service, wait_until
-from tests.support.site import Site, serve_site
+from tests.support.site import Site
 
 pytestmark = pytest.mark.long
 
@@ -28,26 +27,20 @@ def service(expendable: Service) -> Service:
     return expendable
 
 
-@pytest.fixture
-def shop() -> Iterator[Site]:
-    with serve_site() as site:
-        yield site
-
-
 @pytest.mark.parametrize(
     "retries",
     [pytest.param(1, id="retried by itself"), pytest.param(0, id="executed anew", marks=pytest.mark.variant)],
 )
-def test_pages_of_a_killed_run_are_written_once(service: Service, shop: Site, retries: int) -> None:
-    job = service.make_job(PIPELINE.format(url=shop.serve({"/": list_links("ab"), **PAGES})))
+def test_pages_of_a_killed_run_are_written_once(service: Service, web: Site, retries: int) -> None:
+    job = service.make_job(PIPELINE.format(url=web.serve({"/": list_links("ab"), **PAGES})))
     with service.client() as client:
         assert client.put(job.path, json={"maxRetries": retries, "retryBackoffSeconds": 1}).is_success
     complete(service, job, service.execute(job))
-    shop.pages["/"] = list_links("abcd")
-    shop.requests.clear()
-    shop.hold({"/d"})
+    web.pages["/"] = list_links("abcd")
+    web.requests.clear()
+    web.hold({"/d"})
     killed = service.execute(job)
-    wait_until(lambda: shop.requests["/c"] and shop.requests["/d"], PATIENCE_SECONDS)
+    wait_until(lambda: web.requests["/c"] and web.requests["/d"], PATIENCE_SECONDS)
     os.kill(find_driver(service, killed), signal.SIGKILL)
     if retries:
         wait_until(
@@ -55,19 +48,19 @@ def test_pages_of_a_killed_run_are_written_once(service: Service, shop: Site, re
             PATIENCE_SECONDS,
             every=POLL_SECONDS,
         )
-        shop.hold(())
+        web.hold(())
         complete(service, job, killed)
     else:
         wait_until(lambda: service.status(job, killed)["status"] == "FAILED", PATIENCE_SECONDS, every=POLL_SECONDS)
-        shop.hold(())
+        web.hold(())
         assert read_names(service, job) == ["a", "b"]
         complete(service, job, service.execute(job))
     assert read_names(service, job) == ["a", "b", "c", "d"]
-    assert (shop.requests["/a"], shop.requests["/b"]) == (0, 0), "their rows were published before"
-    shop.requests.clear()
+    assert (web.requests["/a"], web.requests["/b"]) == (0, 0), "their rows were published before"
+    web.requests.clear()
     complete(service, job, service.execute(job))
     assert read_names(service, job) == ["a", "b", "c", "d"]
-    assert {path for path, number in shop.requests.items() if number} <= {"/"}, "all pages are known"
+    assert {path for path, number in web.requests.items() if number} <= {"/"}, "all pages are known"
 
 
 def list_links(names: str) -> str:

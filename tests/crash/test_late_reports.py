@@ -15,17 +15,10 @@ from core.tables import DatasetVersion, Execution, ExecutionEvent, Project
 from tests.crash.conftest import LOST_AFTER_SECONDS
 from tests.support.processes import descendants, running
 from tests.support.proxy import Fault, ReportProxy
-from tests.support.service import PATIENCE_SECONDS, Job, Service, wait_until
+from tests.support.service import GATED_CRAWL, PATIENCE_SECONDS, Job, Service, wait_until
 from tests.support.site import GatedSite
 
 pytestmark = pytest.mark.long
-
-PIPELINE = """\
-fetch: {{url: "{url}"}}
-pipeline:
-  - {{stage: wgetJoin, args: ["ul li a"]}}
-  - {{stage: extract, args: [{{selector: h1, method: text, as: title}}]}}
-"""
 
 
 @pytest.mark.gate
@@ -38,7 +31,9 @@ def test_late_reports_change_nothing(expendable: Service, reports: ReportProxy, 
 def assert_faults_change_nothing(service: Service, proxy: ReportProxy, site: GatedSite) -> None:
     """However the reports of an execution arrive, its end and its events are those of an undisturbed one."""
     faults: Sequence[Fault] = get_args(Fault)
-    undisturbed, *disturbed = jobs = [service.make_job(PIPELINE.format(url=site.url)) for _ in range(len(faults) + 1)]
+    undisturbed, *disturbed = jobs = [
+        service.make_job(GATED_CRAWL.format(url=site.url)) for _ in range(len(faults) + 1)
+    ]
     proxy.faults |= {job.job_id: fault for job, fault in zip(disturbed, faults, strict=True)}
     executions = {job: service.execute(job) for job in jobs}
     for job, execution in executions.items():
@@ -77,7 +72,7 @@ def assert_a_lost_driver_is_refused(service: Service, proxy: ReportProxy, site: 
 
     Its pidfile is moved away, as if it ran on a machine that the service cannot reach any more.
     """
-    job = service.make_job(PIPELINE.format(url=site.url))
+    job = service.make_job(GATED_CRAWL.format(url=site.url))
     proxy.held.add(job.job_id)
     execution = service.execute(job)
     assert proxy.holds.wait(PATIENCE_SECONDS)

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.postgres import Cluster
 from tests.support.service import PATIENCE_SECONDS, POLL_SECONDS, Job, Service, wait_until
-from tests.support.site import serve_site
+from tests.support.site import Site
 
 pytestmark = pytest.mark.long
 
@@ -25,28 +25,27 @@ pipeline:
 """
 
 
-def test_drivers_that_cannot_report_are_not_lost(on_postgresql: tuple[Service, Cluster]) -> None:
+def test_drivers_that_cannot_report_are_not_lost(on_postgresql: tuple[Service, Cluster], web: Site) -> None:
     service, cluster = on_postgresql
-    with serve_site() as site:
-        site.serve({"/": "<li><a href=/1>page</a></li>", "/1": "<h1>Page</h1>"})
-        site.hold({"/1"})
-        job = service.make_job(PIPELINE.format(url=site.url))
-        execution = service.execute(job)
-        wait_until(lambda: site.requests["/1"], PATIENCE_SECONDS)
-        api = service.pid("api")
-        assert api is not None
-        os.kill(api, signal.SIGSTOP)
-        time.sleep(AWAY_SECONDS)
-        with suppress(ProcessLookupError):  # it has been started again
-            os.kill(api, signal.SIGCONT)
-        wait_until(lambda: is_heard(service, job, execution), PATIENCE_SECONDS, every=POLL_SECONDS)
-        cluster.kill()
-        time.sleep(AWAY_SECONDS)
-        cluster.start_again()
-        site.hold(())
-        status = service.wait(job, execution, seconds=PATIENCE_SECONDS)
-        assert status["status"] == "COMPLETED", status
-        wait_until(lambda: finds_runs(service, execution), PATIENCE_SECONDS, every=POLL_SECONDS)
+    web.serve({"/": "<li><a href=/1>page</a></li>", "/1": "<h1>Page</h1>"})
+    web.hold({"/1"})
+    job = service.make_job(PIPELINE.format(url=web.url))
+    execution = service.execute(job)
+    wait_until(lambda: web.requests["/1"], PATIENCE_SECONDS)
+    api = service.pid("api")
+    assert api is not None
+    os.kill(api, signal.SIGSTOP)
+    time.sleep(AWAY_SECONDS)
+    with suppress(ProcessLookupError):  # it has been started again
+        os.kill(api, signal.SIGCONT)
+    wait_until(lambda: is_heard(service, job, execution), PATIENCE_SECONDS, every=POLL_SECONDS)
+    cluster.kill()
+    time.sleep(AWAY_SECONDS)
+    cluster.start_again()
+    web.hold(())
+    status = service.wait(job, execution, seconds=PATIENCE_SECONDS)
+    assert status["status"] == "COMPLETED", status
+    wait_until(lambda: finds_runs(service, execution), PATIENCE_SECONDS, every=POLL_SECONDS)
 
 
 def finds_runs(service: Service, execution_id: str) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.crash.test_crashes import PIPELINE, assert_completed_once, kill
-from tests.support.service import Service
+from tests.crash.test_crashes import assert_completed_once, kill
+from tests.support.service import GATED_CRAWL, Service
 from tests.support.site import GatedSite
 
 pytestmark = pytest.mark.long
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.long
 def test_executions_of_two_projects_follow_each_other(expendable: Service, site: GatedSite) -> None:
     service = expendable
     service.post("/pools", {"name": "shop-host", "limit": 1})
-    jobs = [service.make_job(PIPELINE.format(url=site.url)) for _ in range(2)]
+    jobs = [service.make_job(GATED_CRAWL.format(url=site.url)) for _ in range(2)]
     with service.client() as client:
         for job in jobs:
             assert client.put(job.path, json={"pools": ["shop-host"]}).is_success

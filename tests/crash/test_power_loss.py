@@ -15,25 +15,19 @@ from core.lifecycle.executions.transitions import MAX_CONCURRENT_EXECUTIONS
 from core.tables import DatasetVersion, Execution, Project, Schedule, ScheduleTick, TickJob
 from tests.support.crashes import kill_everything, list_victims
 from tests.support.processes import list_processes_of
-from tests.support.service import PATIENCE_SECONDS, Job, Service, wait_until
+from tests.support.service import GATED_CRAWL, PATIENCE_SECONDS, Job, Service, wait_until
 from tests.support.site import GatedSite
 
 pytestmark = pytest.mark.long
 
 FREE_SLOTS = 2
 LEAD_SECONDS = 10  # from the kill to the tick, at least
-PIPELINE = """\
-fetch: {{url: "{url}"}}
-pipeline:
-  - {{stage: wgetJoin, args: ["ul li a"]}}
-  - {{stage: extract, args: [{{selector: h1, method: text, as: title}}]}}
-"""
 
 
 @pytest.mark.gate
 def test_everything_is_killed_and_starts_again(expendable: Service, site: GatedSite) -> None:
     service = expendable
-    job = service.make_job(PIPELINE.format(url=site.url))
+    job = service.make_job(GATED_CRAWL.format(url=site.url))
     take_slots(service, job, MAX_CONCURRENT_EXECUTIONS - FREE_SLOTS)
     running = [service.execute(job) for _ in range(FREE_SLOTS)]
     queued = [service.post(f"{job.path}/execute?queue=true", {})["executionId"] for _ in range(2)]

@@ -32,7 +32,7 @@ from tests.support.crashes import (
     pick,
 )
 from tests.support.service import PATIENCE_SECONDS, POLL_SECONDS, Job, Service, wait_until
-from tests.support.site import Site, serve_site
+from tests.support.site import Site
 
 pytestmark = [pytest.mark.variant, pytest.mark.timeout(1500), pytest.mark.folder]
 
@@ -63,21 +63,20 @@ class Load:
     executions: list[tuple[Job, str]] = field(default_factory=list[tuple[Job, str]])
 
 
-def test_random_kills_lose_and_double_nothing(on_postgresql: tuple[Service, postgres.Cluster]) -> None:
+def test_random_kills_lose_and_double_nothing(on_postgresql: tuple[Service, postgres.Cluster], web: Site) -> None:
     seed, (service, cluster) = choose_seed(), on_postgresql
-    with serve_site() as site:
-        serve_pages(site)
-        load = prepare(service, site)
-        with ThreadPoolExecutor(1) as pool:
-            submitting = pool.submit(submit, service, load, Random(f"{seed} executions"))
-            harmed = Killer(service, cluster, Random(f"{seed} kills")).run(submitting)
-            submitting.result()
-        wait_for_ticks(service, load)
-        wait_until(partial(have_ended, service), END_SECONDS, every=POLL_SECONDS)
-        assert_ended_truly(service, load, harmed)
-        wait_until(partial(have_no_slots, service), PATIENCE_SECONDS)
-        wait_until(lambda: not [each for each in list_victims(service) if each.owner], PATIENCE_SECONDS)
-        assert_runs_ended(service)
+    serve_pages(web)
+    load = prepare(service, web)
+    with ThreadPoolExecutor(1) as pool:
+        submitting = pool.submit(submit, service, load, Random(f"{seed} executions"))
+        harmed = Killer(service, cluster, Random(f"{seed} kills")).run(submitting)
+        submitting.result()
+    wait_for_ticks(service, load)
+    wait_until(partial(have_ended, service), END_SECONDS, every=POLL_SECONDS)
+    assert_ended_truly(service, load, harmed)
+    wait_until(partial(have_no_slots, service), PATIENCE_SECONDS)
+    wait_until(lambda: not [each for each in list_victims(service) if each.owner], PATIENCE_SECONDS)
+    assert_runs_ended(service)
 
 
 def serve_pages(site: Site) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.support.processes import descendants, running
 from tests.support.service import PATIENCE_SECONDS, POLL_SECONDS, Job, Service, wait_until
-from tests.support.site import Site, serve_site
+from tests.support.site import Site
 
 pytestmark = pytest.mark.long
 
@@ -27,12 +26,6 @@ pipeline:
   - {{stage: wget, args: [$later]}}
   - {{stage: extract, args: [{{selector: h2, as: name}}]}}
 """
-
-
-@pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
-    with serve_site() as site:
-        yield site
 
 
 @pytest.fixture(scope="module")
@@ -59,22 +52,22 @@ def find_driver(service: Service, execution: str, attempt: int = 1) -> int:
 
 
 @pytest.mark.gate
-def test_a_killed_driver_is_replaced_by_one_that_resumes(service: Service, site: Site) -> None:
-    base = site.serve(PAGES)
-    site.hold({"/later1", "/later2"})
+def test_a_killed_driver_is_replaced_by_one_that_resumes(service: Service, web: Site) -> None:
+    base = web.serve(PAGES)
+    web.hold({"/later1", "/later2"})
     job = make_job(service, PIPELINE.format(base=base), maxRetries=1, retryBackoffSeconds=1)
     execution = service.execute(job)
-    wait_until(lambda: "/later1" in site.requests, PATIENCE_SECONDS)
+    wait_until(lambda: "/later1" in web.requests, PATIENCE_SECONDS)
     os.kill(find_driver(service, execution), signal.SIGKILL)
     wait_until(lambda: len(list_attempts(service, job, execution)) == 2, PATIENCE_SECONDS, every=POLL_SECONDS)
-    site.hold(())
+    web.hold(())
     status = service.wait(job, execution)
     assert status["status"] == "COMPLETED", status
     first, second = list_attempts(service, job, execution)
     assert (first["status"], first["errorCode"], first["resumedAfter"]) == ("FAILED", "driver-lost", None)
     assert (second["status"], second["errorMessage"], second["resumedAfter"]) == ("COMPLETED", None, "s05_cache")
     assert first["runId"] != second["runId"]
-    assert {path: site.requests[path] for path in ("/", "/1", "/2")} == {"/": 1, "/1": 1, "/2": 1}
+    assert {path: web.requests[path] for path in ("/", "/1", "/2")} == {"/": 1, "/1": 1, "/2": 1}
     answer = service.post("/datasets/query", {"sql": _select(service, job)})
     assert sorted(answer["results"], key=str) == [{"number": "1", "name": "one"}, {"number": "2", "name": "two"}]
     logs = [
@@ -84,14 +77,14 @@ def test_a_killed_driver_is_replaced_by_one_that_resumes(service: Service, site:
     assert not [*(service.data / "storage").glob(f"*/executions/{execution}/*/checkpoints/*/*")]
 
 
-def test_a_slow_attempt_is_stopped_and_a_pause_can_be_cancelled(service: Service, site: Site) -> None:
-    base = site.serve(PAGES)
-    site.hold({"/1"})
+def test_a_slow_attempt_is_stopped_and_a_pause_can_be_cancelled(service: Service, web: Site) -> None:
+    base = web.serve(PAGES)
+    web.hold({"/1"})
     slow = make_job(service, PIPELINE.format(base=base), timeoutSeconds=20)
     lost = make_job(service, PIPELINE.format(base=base), maxRetries=1, retryBackoffSeconds=3600)
     paused = service.execute(lost)
     # a driver that is killed before it has said that it has the execution is replaced within the attempt
-    wait_until(lambda: site.requests["/1"], PATIENCE_SECONDS)
+    wait_until(lambda: web.requests["/1"], PATIENCE_SECONDS)
     os.kill(find_driver(service, paused), signal.SIGKILL)
     timed = service.execute(slow)
     wait_until(lambda: find_driver(service, timed), PATIENCE_SECONDS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import pytest
 from tests.support.driver import await_end, driver, spec
 from tests.support.processes import descendants
 from tests.support.service import wait_until
-from tests.support.site import Site, serve_site
+from tests.support.site import Site
 
 LINKS = "".join(f"<a href=/{each}>{each}</a>" for each in range(12))
 PAGES = {"/": LINKS} | {f"/{each}": f"<h1>{each}</h1><a href=/x{each}>x</a>" for each in range(12)}
@@ -29,12 +28,6 @@ spindle: {concurrency: 4}
 
 
 JOINS = EXPLORE.replace("wgetExplore, args: [a, 2]}", "wgetJoin, args: [a]}\n  - {stage: wgetJoin, args: [a]}")
-
-
-@pytest.fixture
-def site() -> Iterator[Site]:
-    with serve_site() as site:
-        yield site
 
 
 @pytest.mark.long

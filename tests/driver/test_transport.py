@@ -15,7 +15,7 @@ from driver import transport
 from driver.host_folder import CERTIFICATE_FILE, HOST_FILE, TlsSpec, read_host
 from driver.transport import HostRequest, TlsListener, send_to_pod
 from orchestration.compute.kubernetes.channel import build_certificate, build_channel_files, send_execution
-from pipelines.contract.request import OutputSpec, RunRequest
+from tests.support.run_requests import make_request
 from tests.support.service import PATIENCE_SECONDS
 
 HOST, POD = "127.0.0.1", "spindle-0190-1"
@@ -28,17 +28,7 @@ def settings(tmp_path: Path) -> Settings:
 
 @pytest.fixture
 def request_() -> HostRequest:
-    spec = RunRequest(
-        execution_id="second",
-        job_id="job",
-        project_id="project",
-        organization_id="organization",
-        job_name="job",
-        attempt=1,
-        pipeline_yaml="pipeline: []",
-        output=OutputSpec(path="s3://bucket/output"),
-    )
-    return HostRequest(spec=spec, environment={"SPINDLE_EXECUTION_TOKEN": "whsec_canary"})
+    return HostRequest(spec=make_request("second"), environment={"SPINDLE_EXECUTION_TOKEN": "whsec_canary"})
 
 
 @pytest.fixture

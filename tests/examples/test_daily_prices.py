@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,19 +9,13 @@ from typer.testing import CliRunner
 
 from cli.main import main
 from tests.support.service import Job, Json, Service, wait_until
-from tests.support.site import Site, serve_site
+from tests.support.site import Site
 
 FOLDER = Path(__file__).parents[2] / "examples/daily-prices"
 PRODUCT = "<li class=product><i class=sku>%s</i><h2>%s</h2><b class=price data-currency=%s>%s</b></li>"
 RATE = "<tr class=rate><th>%s</th><td>%s</td></tr>"
 ASSETS = "{ assetNodes { assetKey { path } dependencyKeys { path } } }"
 ROWS = "SELECT sku, price, euros FROM output ORDER BY day, sku, price"
-
-
-@pytest.fixture
-def site() -> Iterator[Site]:
-    with serve_site() as site:
-        yield site
 
 
 def execute(service: Service, job: Job, state: str = "COMPLETED") -> Json:
@@ -33,10 +26,10 @@ def execute(service: Service, job: Job, state: str = "COMPLETED") -> Json:
 
 
 @pytest.mark.long
-def test_two_crawls_and_a_query_make_a_table(service: Service, site: Site) -> None:
+def test_two_crawls_and_a_query_make_a_table(service: Service, web: Site) -> None:
     products = PRODUCT % ("a1", "Lamp", "USD", "10.00") + PRODUCT % ("b2", "Rug", "EUR", "99.50")
     rates = f"<table>{RATE % ('USD', '0.90')}{RATE % ('EUR', '1.00')}</table>"
-    base = site.serve({"/": f"<ul>{products}</ul>", "/rates": rates})
+    base = web.serve({"/": f"<ul>{products}</ul>", "/rates": rates})
     applied = CliRunner().invoke(
         main, ["apply", "-f", str(FOLDER / "spindle.yaml"), "--url", service.base_url, "--key", service.key]
     )
@@ -64,7 +57,7 @@ def test_two_crawls_and_a_query_make_a_table(service: Service, site: Site) -> No
     daily = execute(service, jobs["daily"])
     read = {each["name"]: (each["datasetId"], each["version"]) for each in daily["inputVersions"]}
     assert read == {"daily_prices.prices": (first[0]["datasetId"], 1), "rates": (first[1]["datasetId"], 1)}
-    site.pages["/"] = f"<ul>{PRODUCT % ('a1', 'Lamp', 'USD', '8.00')}</ul>"
+    web.pages["/"] = f"<ul>{PRODUCT % ('a1', 'Lamp', 'USD', '8.00')}</ul>"
     execute(service, jobs["prices"])
     again = execute(service, jobs["daily"])
     assert {each["name"]: each["version"] for each in again["inputVersions"]} == {"daily_prices.prices": 2, "rates": 1}

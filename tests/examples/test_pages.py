@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,22 +15,16 @@ from pipelines.engine.run import Run
 from pipelines.pipeline import Pipeline
 from pipelines.spark.runner import SparkRunner
 from tests.support.libraries import needs_libraries
-from tests.support.site import Site, serve_site
+from tests.support.site import Site
 
 FILE = Path(__file__).parents[2] / "examples/pages/docs-to-chunks.yaml"
 PAGE = "<title>%s</title><main><h1>%s</h1><p>Text of it.</p><h2>%s</h2><p>More.</p><a href=/b>b</a></main>"
 
 
-@pytest.fixture
-def site() -> Iterator[Site]:
-    with serve_site() as site:
-        yield site
-
-
 @pytest.mark.long
 @needs_libraries
-def test_a_site_of_documentation_is_a_delta_table_of_chunks(spark: SparkSession, site: Site, tmp_path: Path) -> None:
-    base = site.serve({"/": PAGE % ("A", "A", "Old"), "/b": PAGE % ("B", "B", "Use")}) + "/"
+def test_a_site_of_documentation_is_a_delta_table_of_chunks(spark: SparkSession, web: Site, tmp_path: Path) -> None:
+    base = web.serve({"/": PAGE % ("A", "A", "Old"), "/b": PAGE % ("B", "B", "Use")}) + "/"
     plan = Pipeline.from_yaml(FILE.read_text()).plan({"SITE": base})
     target = Target(location=str(tmp_path / "table"))
     for number in range(2):
@@ -52,6 +45,6 @@ def test_a_site_of_documentation_is_a_delta_table_of_chunks(spark: SparkSession,
             snapshot=written.table.snapshot,
             columns=written.columns,
         )
-        site.serve({"/": PAGE % ("A", "A", "New"), "/b": 500})
+        web.serve({"/": PAGE % ("A", "A", "New"), "/b": 500})
     ids = DeltaTable(target.location or "").to_pyarrow_table().column("id").to_pylist()
     assert sorted(ids) == [f"{base}#a", f"{base}#a/new", f"{base}b#b", f"{base}b#b/use"]

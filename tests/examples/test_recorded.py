@@ -9,7 +9,7 @@ import pytest
 
 from cli.recording import test as run_test  # pytest collects functions named test
 from cli.trial import TrialOptions, try_file
-from tests.support.site import serve_site
+from tests.support.site import Site
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SCRIPT = "<script>document.querySelector('section').innerHTML += '<b class=price>2.50</b>'</script>"
@@ -26,10 +26,9 @@ def test_the_recorded_test_passes() -> None:
     assert run_test(file, TrialOptions({}, guard=False, max_rows=0, max_pages=0, transforms=None), update=False) == 0
 
 
-def test_the_browser_is_used_for_the_prices_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    with serve_site() as site:
-        options = TrialOptions({"SHOP": site.serve(PAGES)}, guard=False, max_rows=10, max_pages=20, transforms=None)
-        assert try_file(EXAMPLES / "scripted-prices.yaml", options) == 0
+def test_the_browser_is_used_for_the_prices_alone(capsys: pytest.CaptureFixture[str], web: Site) -> None:
+    options = TrialOptions({"SHOP": web.serve(PAGES)}, guard=False, max_rows=10, max_pages=20, transforms=None)
+    assert try_file(EXAMPLES / "scripted-prices.yaml", options) == 0
     shown = capsys.readouterr()
     prices = {row["name"]: row["price"] for row in map(json.loads, shown.out.splitlines())}
     assert prices == {"Lamp": "2.50", "Note": None, "Cup": "1.20"}

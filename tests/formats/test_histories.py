@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 
 import pytest
 
 from tests.support.libraries import needs_libraries
 from tests.support.service import PATIENCE_SECONDS, POLL_SECONDS, Job, Json, Service, wait_until
-from tests.support.site import Site, serve_site
+from tests.support.site import Site
 
 pytestmark = pytest.mark.long
 
@@ -29,17 +28,11 @@ pipeline:
 """
 
 
-@pytest.fixture
-def site() -> Iterator[Site]:
-    with serve_site() as site:
-        yield site
-
-
 @needs_libraries
-def test_a_history_is_compared_restored_and_continued(service: Service, site: Site) -> None:
-    job = make_prices(service, site, "iceberg", "history", ", keys: [sku]")
+def test_a_history_is_compared_restored_and_continued(service: Service, web: Site) -> None:
+    job = make_prices(service, web, "iceberg", "history", ", keys: [sku]")
     for prices in ({"a": 1, "b": 2}, {"a": 1, "b": 3, "c": 4}):
-        publish(service, site, job, prices)
+        publish(service, web, job, prices)
     dataset = service.get(job.path)["outputDatasetId"]
     found = service.get(f"/datasets/{dataset}/versions/1/diff/2")
     assert found["counts"] == {"added": 2, "removed": 0, "changed": 1}, "two new states, and the end of one"
@@ -47,25 +40,25 @@ def test_a_history_is_compared_restored_and_continued(service: Service, site: Si
     restored = service.post(f"/datasets/{dataset}/versions/1/restore", {})
     assert (restored["version"], restored["restoredFrom"]) == (3, 1)
     assert not any(service.get(f"/datasets/{dataset}/versions/1/diff/3")["counts"].values())
-    publish(service, site, job, {"a": 1, "b": 5})
+    publish(service, web, job, {"a": 1, "b": 5})
     rows = query(service, dataset, "SELECT sku, price, is_current FROM dataset ORDER BY sku, valid_from")
     assert [tuple(row.values()) for row in rows] == [("a", "1", True), ("b", "2", False), ("b", "5", True)]
-    publish(service, site, job, {"a": 1, "b": 5})
+    publish(service, web, job, {"a": 1, "b": 5})
     assert service.get(f"/datasets/{dataset}")["version"] == 4, "nothing has changed"
 
 
-def test_a_retry_reads_the_version_of_its_acceptance(service: Service, site: Site) -> None:
-    prices = make_prices(service, site, "parquet", "overwrite", "")
-    publish(service, site, prices, {"a": 1})
+def test_a_retry_reads_the_version_of_its_acceptance(service: Service, web: Site) -> None:
+    prices = make_prices(service, web, "parquet", "overwrite", "")
+    publish(service, web, prices, {"a": 1})
     table = service.get(f"/datasets/{service.get(prices.path)['outputDatasetId']}")
     name = f"{table['schema']}.{table['tableName']}"
-    job = service.make_job(READER.format(base=site.url, table=name))
+    job = service.make_job(READER.format(base=web.url, table=name))
     with service.client() as client:
         assert client.put(job.path, json={"maxRetries": 1, "retryBackoffSeconds": 1}).is_success
-    site.hold({"/later"})
+    web.hold({"/later"})
     execution = service.execute(job)
-    wait_until(lambda: site.requests["/later"], SPARK_SECONDS)
-    publish(service, site, prices, {"b": 2, "c": 3})
+    wait_until(lambda: web.requests["/later"], SPARK_SECONDS)
+    publish(service, web, prices, {"b": 2, "c": 3})
     (pidfile,) = (service.data / "drivers").glob(f"*.{execution}.1")
     os.kill(int(pidfile.read_text()), signal.SIGKILL)
     wait_until(
@@ -73,21 +66,21 @@ def test_a_retry_reads_the_version_of_its_acceptance(service: Service, site: Sit
         PATIENCE_SECONDS,
         every=POLL_SECONDS,
     )
-    site.hold(())
+    web.hold(())
     assert service.wait(job, execution, seconds=SPARK_SECONDS)["status"] == "COMPLETED"
     assert [each["version"] for each in service.get(f"{job.path}/executions/{execution}")["inputVersions"]] == [1]
     dataset = service.get(job.path)["outputDatasetId"]
     assert query(service, dataset, "SELECT sku, name FROM dataset") == [{"sku": "a", "name": "Later"}]
 
 
-def make_prices(service: Service, site: Site, format_: str, mode: str, keys: str) -> Job:
-    site.serve({})
-    return service.make_job(PRICES.format(base=site.url, format=format_, mode=mode, keys=keys))
+def make_prices(service: Service, web: Site, format_: str, mode: str, keys: str) -> Job:
+    web.serve({})
+    return service.make_job(PRICES.format(base=web.url, format=format_, mode=mode, keys=keys))
 
 
-def publish(service: Service, site: Site, job: Job, prices: dict[str, int]) -> None:
+def publish(service: Service, web: Site, job: Job, prices: dict[str, int]) -> None:
     lines = "".join(f"{sku},{price}\n" for sku, price in prices.items())
-    site.pages |= {"/prices.csv": f"sku,price\n{lines}", "/later": "<h1>Later</h1>"}
+    web.pages |= {"/prices.csv": f"sku,price\n{lines}", "/later": "<h1>Later</h1>"}
     ended = service.wait(job, service.execute(job), seconds=SPARK_SECONDS)
     assert ended["status"] == "COMPLETED", ended
 

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, job, op
 
-from core.infra.database import open_database
 from core.infra.instances import Membership
-from core.infra.migrations import migrate
-from core.infra.settings import Settings
 from core.lifecycle.executions.reports import cancel, claim, fail
 from core.tables import Execution
 from core.tables.states import State
@@ -24,7 +20,7 @@ from orchestration.run_tags import ATTEMPT, EXECUTION
 from orchestration.running_attempts import RunningAttempts
 from orchestration.runs import RunHost
 from tests.support.service import free_port
-from tests.support.shop import Shop, make_shop
+from tests.support.shop import Shop
 
 
 @op
@@ -34,14 +30,6 @@ def nothing() -> None: ...
 @job
 def example() -> None:
     nothing()
-
-
-@pytest.fixture
-def shop(tmp_path: Path) -> Iterator[Shop]:
-    settings = Settings(data=tmp_path / "data")
-    migrate(settings)
-    with closing(open_database(settings)) as database:
-        yield make_shop(settings, database)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import json
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -24,18 +24,10 @@ from dagster import (
 from pydantic import SecretStr
 
 from core.definitions.agents import service as agents
-from core.definitions.agents.models import AgentCreate, AgentUpdate
-from core.definitions.agents.repository import AgentRepository
-from core.definitions.identity.api_keys import Identity
-from core.definitions.jobs.models import JobCreate
-from core.definitions.jobs.repository import JobRepository
-from core.definitions.projects.repository import ProjectRepository
+from core.definitions.agents.models import AgentUpdate
 from core.infra.database import Database, open_database
-from core.infra.migrations import migrate
-from core.infra.settings import Settings
 from core.infra.storage.protocol import output_key
 from core.lifecycle.executions.reports import cancel, claim, fail, record_driver
-from core.lifecycle.executions.transitions import end_executions
 from core.lifecycle.outlines.outlines import OutlineLoader
 from core.tables import Execution
 from core.tables.executions import ExecutionDriver
@@ -47,7 +39,7 @@ from orchestration.driver_messages import DriverMessages
 from orchestration.run_drivers import RunDrivers, Service
 from orchestration.running_attempts import RunningAttempts
 from pipelines.contract.request import RunRequest
-from tests.support.shop import PIPELINE, Shop, make_shop
+from tests.support.shop import PIPELINE, Shop
 from tests.support.wheels import write_library
 
 Message = Mapping[str, Any]
@@ -139,15 +131,6 @@ class StoppedCompute(PlayedCompute):
         return super().observe(handle)
 
 
-@pytest.fixture
-def shop(tmp_path: Path) -> Iterator[Shop]:
-    settings = Settings(data=tmp_path / "data")
-    migrate(settings)
-    database = open_database(settings)
-    yield make_shop(settings, database)
-    database.close()
-
-
 def run(shop: Shop, execution: Execution, compute: PlayedCompute) -> ExecuteInProcessResult:
     return run_jobs(shop, [execution.job_id], compute, Attempt(execution.id, execution.attempt))
 
@@ -175,13 +158,6 @@ def run_jobs(
     finally:
         drivers.close()
         database.close()
-
-
-def add_job(shop: Shop, name: str, pipeline: str) -> str:
-    with shop.database.write() as session:
-        agents, jobs = (each(session, shop.organization_id) for each in (AgentRepository, JobRepository))
-        agent = agents.create(AgentCreate(name=name, pipeline_yaml=pipeline))
-        return jobs.create(shop.project_id, JobCreate(name=name, agent_id=agent.id)).id
 
 
 @pytest.mark.long
@@ -234,7 +210,7 @@ def test_a_cancelled_execution_cancels_its_run(shop: Shop, tmp_path: Path, *, re
 def test_a_cancelled_execution_cancels_a_run_in_which_nothing_else_goes_on(
     shop: Shop, tmp_path: Path, pipeline: str, end: str
 ) -> None:
-    jobs = [shop.job_id, add_job(shop, "Later", pipeline)]
+    jobs = [shop.job_id, shop.add_job("Later", pipeline).job_id]
 
     launched: list[str] = []
 
@@ -287,8 +263,7 @@ def test_a_run_whose_execution_was_deleted_ends_its_driver(shop: Shop, tmp_path:
     execution = shop.submit()
 
     def deleted_meanwhile(_spec: RunRequest) -> list[Message]:
-        with shop.database.write() as session:
-            ProjectRepository(session, shop.organization_id).delete(shop.project_id, end_executions)
+        shop.delete_project()
         return []
 
     compute = PlayedCompute(tmp_path, deleted_meanwhile)
@@ -355,7 +330,7 @@ def test_packages_are_installed_before_the_driver_and_a_failure_has_the_reason(s
     settings = shop.settings.replace(package_index=SecretStr(str(index)))
     shop = replace(shop, settings=settings)
     text = f"{PIPELINE.rstrip()}\nspindle: {{packages: [{package}]}}\n"
-    caller = Identity(shop.organization_id, "key", frozenset({"admin"}))
+    caller = shop.caller
     agents.update(shop.database, settings, caller, "none", shop.agent_id, AgentUpdate(pipeline_yaml=text), ())
     execution = shop.submit()
     found: list[str | None] = []

@@ -130,8 +130,7 @@ def test_uploaded_plugins_run_in_drivers_of_their_own(packaged: Service) -> None
     with serve(WeatherPage) as url:
         for engine, pages in PAGES.items():
             job = packaged.make_job(f"{pages.replace('URL', url)}{WEATHER}spindle: {{engine: {engine}}}\n")
-            execution = packaged.execute(job)
-            assert packaged.wait(job, execution)["status"] == "COMPLETED"
+            execution = packaged.complete(job)
             dataset = packaged.get(f"{job.path}/executions/{execution}")["datasetId"]
             answer = packaged.post("/datasets/query", {"sql": "SELECT * FROM dataset", "datasetId": dataset})
             assert answer["results"] == [{"place": "Oslo", "degrees": -4.5, "text": "-4.5°C", "again": -4.5}]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -13,14 +11,10 @@ from dagster import DagsterRun, DagsterRunStatus
 
 from core.definitions.cron_jobs.models import CronJobCreate
 from core.definitions.cron_jobs.repository import CronJobRepository
-from core.definitions.jobs.models import JobUpdate
-from core.definitions.jobs.repository import JobRepository
 from core.definitions.pools.models import PoolCreate
 from core.definitions.pools.repository import PoolRepository
-from core.infra.database import open_database
 from core.infra.encryption import KeyRing
 from core.infra.instances import Membership
-from core.infra.migrations import migrate
 from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
 from core.lifecycle.executions.reports import claim, fail
@@ -36,7 +30,7 @@ from orchestration.run_drivers import Service
 from orchestration.running_attempts import RunningAttempts
 from orchestration.runs import RunHost
 from tests.support.service import free_port
-from tests.support.shop import Shop, make_shop
+from tests.support.shop import Shop
 
 
 class Runs:
@@ -77,14 +71,6 @@ def runs() -> Runs:
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Iterator[Shop]:
-    settings = Settings(data=tmp_path / "data")
-    migrate(settings)
-    with closing(open_database(settings)) as database:
-        yield make_shop(settings, database)
-
-
-@pytest.fixture
 def own(shop: Shop, runs: Runs, monkeypatch: pytest.MonkeyPatch) -> launcher.Launcher:
     for pause in ("RETRY_STEP", "CLAIM_TIMEOUT"):
         monkeypatch.setattr(launcher, pause, timedelta(0))
@@ -114,7 +100,7 @@ def test_executions_wait_for_room_among_the_runs(shop: Shop, runs: Runs) -> None
 def test_room_in_a_pool_is_given_after_the_commit_that_left_it(shop: Shop, own: launcher.Launcher) -> None:
     with shop.database.write() as session:
         PoolRepository(session, shop.organization_id).create(PoolCreate(name="host", limit=1))
-        JobRepository(session, shop.organization_id).update(shop.project_id, shop.job_id, JobUpdate(pools=["host"]))
+    shop.change_job(pools=["host"])
     holder, waiting = shop.submit(), shop.submit(queue=True)
     for ended in (None, holder):
         if ended is not None:

@@ -39,8 +39,7 @@ def test_an_execution_outlives_its_run_logs_and_folder(
     site.open()
     settings = Settings(data=service.data)
     job = service.make_job(PIPELINE.format(url=site.url))
-    execution = service.execute(job)
-    assert service.wait(job, execution)["status"] == "COMPLETED"
+    execution = service.complete(job)
     path = f"{job.path}/executions/{execution}"
     before, (run,) = service.get(path), service.runs(execution)
     assert list_run_files(service.data, run["runId"])
@@ -67,8 +66,7 @@ def test_an_execution_outlives_its_run_logs_and_folder(
     with service.client() as client:
         answer = client.get(f"{path}/logs")
     assert (answer.status_code, answer.json()["details"][0]["code"]) == (404, "not-kept")
-    again = service.execute(job)
-    assert service.wait(job, again)["status"] == "COMPLETED"
+    again = service.complete(job)
     assert clean_up(service.data, dry_run=True) == 0
     assert service.get(f"{job.path}/executions/{again}/logs")["logs"]
     assert "kept for too long" in capsys.readouterr().out

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,9 +22,7 @@ from dagster_shared.error import SerializableErrorInfo
 from sqlalchemy.exc import OperationalError
 
 from core.errors import Conflict, Unavailable
-from core.infra.database import open_database
 from core.infra.instances import Membership
-from core.infra.migrations import migrate
 from core.infra.settings import Settings
 from core.lifecycle.executions.reports import claim
 from core.tables import Execution
@@ -39,17 +35,14 @@ from orchestration.running_attempts import RunningAttempts
 from orchestration.runs import RunHost
 from orchestration.schedules import record_run_of_tick
 from tests.support.service import PATIENCE_SECONDS, free_port, wait_until
-from tests.support.shop import Shop, make_shop
+from tests.support.shop import Shop
 
 TICK = datetime(2026, 1, 5, 9, tzinfo=UTC)
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Iterator[Shop]:
-    settings = Settings(data=tmp_path / "data", port=free_port(), lost_after_seconds=0.001)
-    migrate(settings)
-    with closing(open_database(settings)) as database:
-        yield make_shop(settings, database)
+def settings(tmp_path: Path) -> Settings:
+    return Settings(data=tmp_path / "data", port=free_port(), lost_after_seconds=0.001)
 
 
 def test_an_outage_is_found_behind_other_errors() -> None:

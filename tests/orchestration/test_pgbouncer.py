@@ -12,16 +12,10 @@ from core.infra.database import make_engine
 from core.infra.settings import Settings
 from tests.support.pgbouncer import pooler
 from tests.support.postgres import cluster
-from tests.support.service import POLL_SECONDS, Service, serve_service, wait_until
+from tests.support.service import GATED_CRAWL, POLL_SECONDS, Service, serve_service, wait_until
 from tests.support.site import GatedSite
 
 pytestmark = pytest.mark.long
-PIPELINE = """\
-fetch: {{url: "{url}"}}
-pipeline:
-  - {{stage: wgetJoin, args: ["ul li a"]}}
-  - {{stage: extract, args: [{{selector: h1, method: text, as: title}}]}}
-"""
 PROCESSES = "SELECT application_name, count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' GROUP BY 1"
 MODES = "SELECT DISTINCT schemaname FROM pg_tables WHERE tablename = 'alembic_version'"
 
@@ -33,7 +27,7 @@ def test_executions_run_and_each_process_is_named(tmp_path: Path, site: GatedSit
         pooler(server.url) as url,
         serve_service(tmp_path, {"SPINDLE_DATABASE_URL": url}) as service,
     ):
-        job = service.make_job(PIPELINE.format(url=site.url))
+        job = service.make_job(GATED_CRAWL.format(url=site.url))
         executions = [service.execute(job) for _ in range(3)]
         assert [service.wait(job, each)["status"] for each in executions] == ["COMPLETED"] * 3
         for each in executions:

@@ -9,24 +9,18 @@ from sqlalchemy import create_engine, inspect, make_url, text
 
 from orchestration.instance import DAGSTER_SCHEMA
 from tests.support.postgres import Cluster
-from tests.support.service import POLL_SECONDS, Service, wait_until
+from tests.support.service import GATED_CRAWL, POLL_SECONDS, Service, wait_until
 from tests.support.site import GatedSite
 
 pytestmark = pytest.mark.long
 SETTLE_SECONDS, IDLE_SECONDS = 30, 60  # two rests of its processes
 TRANSACTIONS = "SELECT sum(xact_commit + xact_rollback) FROM pg_stat_database WHERE datname = current_database()"
-PIPELINE = """\
-fetch: {{url: "{url}"}}
-pipeline:
-  - {{stage: wgetJoin, args: ["ul li a"]}}
-  - {{stage: extract, args: [{{selector: h1, method: text, as: title}}]}}
-"""
 
 
 def test_an_execution_runs_from_end_to_end(on_postgresql: tuple[Service, Cluster], site: GatedSite) -> None:
     service, cluster = on_postgresql
     site.open()
-    job = service.make_job(PIPELINE.format(url=site.url))
+    job = service.make_job(GATED_CRAWL.format(url=site.url))
     execution = service.execute(job)
     status = service.wait(job, execution, seconds=120)
     assert status["status"] == "COMPLETED", status

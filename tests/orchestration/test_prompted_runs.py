@@ -13,7 +13,7 @@ from core.tables import Execution
 from tests.orchestration.test_run import EVENTS, ended_run, metadata
 from tests.support.models import KEY, ModelServer, answer_truth, serve_model
 from tests.support.service import DAILY_CALLS, Job, Json, Service
-from tests.support.site import Site, serve_site
+from tests.support.site import Site
 from tests.support.templates import get_truth, make_listing, make_pages
 
 PIPELINE = """
@@ -37,12 +37,6 @@ def model(service: Service) -> Generator[ModelServer]:
             client.delete(f"/selectors/{each['id']}").raise_for_status()
 
 
-@pytest.fixture
-def site() -> Generator[Site]:
-    with serve_site() as site:
-        yield site
-
-
 def run(service: Service, job: Job) -> tuple[str, Json]:
     execution = service.execute(job)
     return execution, service.wait(job, execution)
@@ -50,11 +44,11 @@ def run(service: Service, job: Job) -> tuple[str, Json]:
 
 @pytest.mark.long
 def test_a_prompt_is_proven_once_replayed_and_told_when_the_site_changes(
-    service: Service, site: Site, model: ModelServer
+    service: Service, web: Site, model: ModelServer
 ) -> None:
     pages = make_pages("classes", 8)
     model.rule = answer_truth(get_truth(*pages))
-    base = site.serve({"/": make_listing(*pages), **{page.path: page.html for page in pages}})
+    base = web.serve({"/": make_listing(*pages), **{page.path: page.html for page in pages}})
     job = service.make_job(PIPELINE.format(base=base))
 
     _, status = run(service, job)
@@ -79,7 +73,7 @@ def test_a_prompt_is_proven_once_replayed_and_told_when_the_site_changes(
     assert (asset["pages by proven selectors"]["intValue"], asset["model calls"]["intValue"]) == (8, 0)
 
     gone = {page.path: page.html.partition('<div class="box">')[0] + "<div><span></span></div>" for page in pages}
-    site.serve({"/": make_listing(*pages), **gone})
+    web.serve({"/": make_listing(*pages), **gone})
     third, status = run(service, job)
     assert status["status"] == "COMPLETED", "only 'required' or a check fails a run"
     (check,) = status["progress"]["checks"]
@@ -90,10 +84,10 @@ def test_a_prompt_is_proven_once_replayed_and_told_when_the_site_changes(
 
 
 @pytest.mark.long
-def test_an_organization_spends_no_more_than_its_day_allows(service: Service, site: Site, model: ModelServer) -> None:
+def test_an_organization_spends_no_more_than_its_day_allows(service: Service, web: Site, model: ModelServer) -> None:
     pages = [make_pages(template, 1, number)[0] for number, template in enumerate(("classes", "labels", "ids"))]
     model.rule = answer_truth(get_truth(*pages))
-    base = site.serve({page.path: page.html for page in pages})
+    base = web.serve({page.path: page.html for page in pages})
 
     def write_pipeline(*numbers: int) -> str:
         urls = ", ".join(f'"{base}{pages[number].path}"' for number in numbers)

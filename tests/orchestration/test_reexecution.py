@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 from dagster import AssetKey, DagsterInstance, DagsterRunStatus, EventLogEntry
 
-from core.definitions.agents.models import AgentUpdate
-from core.definitions.agents.repository import AgentRepository
 from core.infra.database import open_database
 from core.infra.migrations import migrate
 from core.infra.settings import Settings
@@ -39,12 +37,6 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
 def load(shop: Shop) -> JobOutline:
     with shop.database.read() as session:
         return load_outline(session, shop.job_id)
-
-
-def change_agent(shop: Shop, pipeline: str) -> None:
-    with shop.database.write() as session:
-        agents = AgentRepository(session, shop.organization_id)
-        agents.update(shop.agent_id, AgentUpdate(pipeline_yaml=pipeline))
 
 
 def fail_execution(shop: Shop) -> Execution:
@@ -79,7 +71,7 @@ def repeat(shop: Shop, execution: Execution, *steps: str) -> tuple[DagsterRunSta
 @pytest.mark.parametrize("steps", [(), ("extract", "write_output", "publish"), ("extract", "gone", "publish")])
 def test_changed_stages_are_refused_at_once_with_both_revisions(shop: Shop, steps: tuple[str, ...]) -> None:
     execution = fail_execution(shop)
-    change_agent(shop, STAGES)
+    shop.write_pipeline(STAGES)
     status, log = repeat(shop, execution, *steps)
     assert status == DagsterRunStatus.FAILURE
     assert "keeps revision 1 of its agent" in log

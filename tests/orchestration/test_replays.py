@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from io import BytesIO
 
 import pytest
 
 from pipelines.page_cache.warc import ArchiveReading, read_archive
 from tests.support.service import Service
-from tests.support.site import Site, serve_site
+from tests.support.site import Site
 
 PIPELINE = """\
 fetch: {{url: "{url}/"}}
@@ -19,25 +18,18 @@ pipeline:
 """
 
 
-@pytest.fixture
-def shop() -> Iterator[Site]:
-    with serve_site() as site:
-        yield site
-
-
 @pytest.mark.gate
 @pytest.mark.long
-def test_a_changed_pipeline_has_the_pages_of_an_earlier_execution(service: Service, shop: Site) -> None:
-    url = shop.serve({"/": "<a href=/a>a</a>", "/a": "<h1>Apple</h1><b>red</b>"})
+def test_a_changed_pipeline_has_the_pages_of_an_earlier_execution(service: Service, web: Site) -> None:
+    url = web.serve({"/": "<a href=/a>a</a>", "/a": "<h1>Apple</h1><b>red</b>"})
     job = service.make_job(PIPELINE.format(url=url, selector="h1"))
-    first = service.execute(job)
-    assert service.wait(job, first, seconds=120)["status"] == "COMPLETED"
-    shop.serve({})
+    first = service.complete(job, seconds=120)
+    web.serve({})
     changed = service.make_job(PIPELINE.format(url=url, selector="b"))
     second = service.execute(changed, {"pagesOf": first})
     assert service.wait(changed, second, seconds=120)["status"] == "COMPLETED"
     assert service.get(f"{changed.path}/executions/{second}")["pagesOf"] == first
-    assert not shop.requests
+    assert not web.requests
     dataset = service.get(changed.path)["outputDatasetId"]
     query = {"sql": "SELECT name FROM output"}
     assert service.post(f"{changed.path}/datasets/{dataset}/query", query)["rows"] == [{"name": "red"}]

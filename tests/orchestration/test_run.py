@@ -8,16 +8,10 @@ from core.infra.database import Database
 from core.infra.pidfile import list_alive
 from core.tables import DatasetVersion, Execution, Project
 from tests.support.processes import command_line, descendants
-from tests.support.service import PATIENCE_SECONDS, POLL_SECONDS, Job, Json, Service, wait_until
+from tests.support.service import GATED_CRAWL, PATIENCE_SECONDS, POLL_SECONDS, Job, Json, Service, wait_until
 from tests.support.site import PAGE, GatedSite
 
 NAMES = ("fetch", "wgetJoin", "extract", "write_output")
-PIPELINE = """\
-fetch: {{url: "{url}"}}
-pipeline:
-  - {{stage: wgetJoin, args: ["ul li a"]}}
-  - {{stage: extract, args: [{{selector: h1, method: text, as: title}}]}}
-"""
 EVENTS = """query ($run: ID!) { logsForRun(runId: $run) { ... on EventConnection { events {
   ... on MessageEvent { message stepKey eventType }
   ... on ExecutionStepOutputEvent { metadataEntries { ...Entry } }
@@ -38,15 +32,14 @@ OUTPUT = "query ($key: [String!]!) { capturedLogs(logKey: $key) { stdout stderr 
 
 @pytest.fixture
 def job(service: Service, site: GatedSite) -> Job:
-    return service.make_job(PIPELINE.format(url=site.url))
+    return service.make_job(GATED_CRAWL.format(url=site.url))
 
 
 @pytest.mark.gate
 @pytest.mark.long
 def test_a_run_shows_stages_and_materializes_the_jobs_asset(service: Service, site: GatedSite, job: Job) -> None:
     site.open()
-    execution = service.execute(job)
-    assert service.wait(job, execution, seconds=120)["status"] == "COMPLETED"
+    execution = service.complete(job, seconds=120)
     run = ended_run(service, execution)
     assert run["status"] == "SUCCESS"
     steps = [step["stepKey"] for step in run["stepStats"]]
@@ -97,7 +90,7 @@ def check_measured(service: Service, job: Job, execution: str, written: int) -> 
 @pytest.mark.long
 def test_a_failed_check_keeps_the_published_version(service: Service, site: GatedSite) -> None:
     site.open()
-    job = service.make_job(PIPELINE.format(url=site.url) + "checks: [{check: row_count, min: '${LEAST}'}]\n")
+    job = service.make_job(GATED_CRAWL.format(url=site.url) + "checks: [{check: row_count, min: '${LEAST}'}]\n")
     first, second = (service.execute(job, {"parameters": {"LEAST": least}}) for least in (2, 3))
     published = service.wait(job, first, seconds=120)
     assert [(each["check"], each["passed"]) for each in published["progress"]["checks"]] == [
@@ -120,8 +113,8 @@ def test_a_failed_check_keeps_the_published_version(service: Service, site: Gate
 @pytest.mark.long
 def test_links_that_are_gone_are_warnings_of_the_log_and_the_status(service: Service, site: GatedSite) -> None:
     site.open()
-    job = service.make_job(PIPELINE.format(url=site.url).replace('"ul li a"', '"${LINKS:-ul li a}", Inner'))
-    assert service.wait(job, service.execute(job), seconds=120)["status"] == "COMPLETED"
+    job = service.make_job(GATED_CRAWL.format(url=site.url).replace('"ul li a"', '"${LINKS:-ul li a}", Inner'))
+    service.complete(job, seconds=120)
     execution = service.execute(job, {"parameters": {"LINKS": "a.nxt"}})
     status = service.wait(job, execution, seconds=120)
     empty = "line 3: wgetJoin: selector a.nxt found nothing on 1 of 1 page"
@@ -135,7 +128,7 @@ def test_links_that_are_gone_are_warnings_of_the_log_and_the_status(service: Ser
 
 @pytest.mark.long
 def test_a_failed_stage_alone_shows_the_sentence_and_where_it_failed(service: Service) -> None:
-    job = service.make_job(PIPELINE.format(url="http://127.0.0.1:9/"))
+    job = service.make_job(GATED_CRAWL.format(url="http://127.0.0.1:9/"))
     execution = service.execute(job)
     status = service.wait(job, execution, seconds=120)
     assert status["status"] == "FAILED"
@@ -157,7 +150,7 @@ def test_a_failed_stage_alone_shows_the_sentence_and_where_it_failed(service: Se
 
 @pytest.mark.long
 def test_the_output_of_a_run_is_that_of_its_driver_while_it_runs(service: Service, site: GatedSite) -> None:
-    pipeline = PIPELINE.format(url=site.url) + "  - {stage: 'python_row_transform:show'}\n"
+    pipeline = GATED_CRAWL.format(url=site.url) + "  - {stage: 'python_row_transform:show'}\n"
     job = service.make_job(pipeline)
     agent = service.get(job.path)["agentId"]
     code = "def show(row):\n    print('the title is', row['title'])\n    return {**row, 'price': 1 / 0}\n"
@@ -190,7 +183,7 @@ def read_output(service: Service, run: str) -> dict[str, str]:
 def test_cancelling_ends_the_drivers_processes_then_frees_the_slot_and_a_retry_runs_to_the_end(
     service: Service, site: GatedSite
 ) -> None:
-    job = service.make_job(f"{PIPELINE.format(url=site.url)}spindle: {{engine: spark}}\n")
+    job = service.make_job(f"{GATED_CRAWL.format(url=site.url)}spindle: {{engine: spark}}\n")
     execution = service.execute(job)
     site.wait_for_visitor()
     family = list_drivers_family(service, execution)

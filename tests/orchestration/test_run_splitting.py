@@ -11,14 +11,9 @@ from typing import Any, cast
 import pytest
 from dagster import AssetKey, DagsterInstance, DagsterRun, DagsterRunStatus, SubmitRunContext
 
-from core.definitions.agents.models import AgentCreate
-from core.definitions.agents.repository import AgentRepository
-from core.definitions.jobs.models import JobCreate
-from core.definitions.jobs.repository import JobRepository
 from core.infra.database import open_database
 from core.infra.migrations import migrate
 from core.infra.settings import Settings
-from core.lifecycle.executions.transitions import end_executions
 from core.lifecycle.outlines.outlines import load_outlines
 from orchestration import run_splitting
 from orchestration.dagster_run_internals import create_run
@@ -39,11 +34,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
     with closing(open_database(Settings())) as database:
         shop = make_shop(Settings(), database)
         for name, pipeline in {"Reader": READER, "Toys": PIPELINE, "Games": PIPELINE}.items():
-            with database.write() as session:
-                agents = AgentRepository(session, shop.organization_id)
-                agent = agents.create(AgentCreate(name=name, pipeline_yaml=pipeline))
-                jobs = JobRepository(session, shop.organization_id)
-                jobs.create(shop.project_id, JobCreate(name=name, agent_id=agent.id))
+            shop.add_job(name, pipeline)
         yield shop
 
 
@@ -111,9 +102,7 @@ def test_a_launch_with_a_deleted_job_is_one_run(shop: Shop, instance: DagsterIns
     with shop.database.read() as session:
         outlines = [each for each in load_outlines(session) if each.slug in ("books", "toys")]
     job = build_run_job(outlines)
-    with shop.database.write() as session:
-        jobs = JobRepository(session, shop.organization_id)
-        jobs.delete(shop.project_id, shop.job_id, end_executions)
+    shop.delete_job()
     run = create_run(
         instance, job, "0b8f1f3e-5a5e-4ba9-9f0a-6d9ad7d4a0b4", config={}, tags={},
         assets={AssetKey(each.key) for each in outlines},

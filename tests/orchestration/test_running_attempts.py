@@ -4,26 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
 from core.errors import Unavailable
 from core.infra.database import open_database
-from core.infra.migrations import migrate
-from core.infra.settings import Settings
 from core.lifecycle.executions import reports
 from orchestration import running_attempts
 from orchestration.running_attempts import RunningAttempts
-from tests.support.shop import Shop, make_shop
-
-
-@pytest.fixture
-def shop(tmp_path: Path) -> Iterator[Shop]:
-    settings = Settings(data=tmp_path / "data")
-    migrate(settings)
-    with closing(open_database(settings)) as database:
-        yield make_shop(settings, database)
+from tests.support.shop import Shop
 
 
 @pytest.fixture

@@ -96,9 +96,7 @@ def test_rows_are_those_of_one_machine(service: Service, job: Job) -> None:
 
 def test_a_browser_renders_pages_on_the_workers(service: Service, site: Site) -> None:
     job = service.make_job(BROWSER.format(url=site.url))
-    execution = service.execute(job)
-    status = service.wait(job, execution, seconds=RUN_SECONDS)
-    assert status["status"] == "COMPLETED", status
+    execution = service.complete(job, seconds=RUN_SECONDS)
     assert read_titles(service, service.get(f"{job.path}/executions/{execution}")) == ["page 1"]
 
 

@@ -7,12 +7,25 @@ import pytest
 
 from pipelines.language.engines import EngineName
 from tests.support.pipelines import Run, make_runner
+from tests.support.request_site import RequestSite, serve_requests
 from tests.support.site import Site, serve_site
 
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
     with serve_site() as site:
+        yield site
+
+
+@pytest.fixture
+def requests() -> Iterator[RequestSite]:
+    with serve_requests() as site:
+        yield site
+
+
+@pytest.fixture
+def other_requests() -> Iterator[RequestSite]:
+    with serve_requests() as site:
         yield site
 
 

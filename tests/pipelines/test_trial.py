@@ -15,6 +15,7 @@ from pipelines.pipeline import Pipeline
 from pipelines.transforms.transform import Transforms
 from pipelines.trial import Trial
 from tests.support.site import Site
+from tests.support.trials import try_rows
 from tests.support.turns import record_turns
 
 LOOPBACK = ("127.0.0.0/8",)
@@ -74,8 +75,7 @@ def test_a_trial_reads_a_sitemap(site: Site) -> None:
     )
     plan = Pipeline.from_yaml(f"pipeline: {stages}").plan()
     options = make_fetch_options(plan.options, LOOPBACK)
-    with Trial(plan, options, 100) as trial:
-        tried = [row.values for row in trial.iter_rows()]
+    tried = try_rows(plan)
     with Run(plan, RunContext(fetch=options)) as run:
         assert LocalRunner(run).collect().to_pylist() == tried
     assert tried == [{"lastmod": "2026-01-02", "name": "Beet"}, {"lastmod": "2026-01-01", "name": "Apple"}]
@@ -112,8 +112,7 @@ def test_a_trial_takes_the_first_rows_of_a_large_file(site: Site, tmp_path: Path
     (tmp_path / "large.csv").write_text(first + f"{base}/x,y\n" * 2_500_000)
     stages = f"[{{stage: load_csv, args: ['{tmp_path}/large.csv']}}, {{stage: wget, args: [$page]}}, {TITLE}]"
     plan = Pipeline.from_yaml(f"pipeline: {stages}").plan()
-    with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 2) as trial:
-        rows = [row.values for row in trial.iter_rows()]
+    rows = try_rows(plan, 2)
     assert [(row["name"], row["title"]) for row in rows] == [("Apple, red", "Apple"), ("Beet", "Beet")]
     assert "/x" not in site.requests
 
@@ -130,8 +129,7 @@ def test_a_trial_reads_no_more_sitemaps_than_it_needs(site: Site) -> None:
         }
     )
     plan = Pipeline.from_yaml(f"pipeline: [{{stage: sitemap, args: ['{base}/sitemap.xml']}}, {TITLE}]").plan()
-    with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 3) as trial:
-        assert [row.values["title"] for row in trial.iter_rows()] == ["a", "b", "a"]
+    assert [row["title"] for row in try_rows(plan, 3)] == ["a", "b", "a"]
     assert sum(path.endswith(".xml") for path in site.requests) <= 9
 
 

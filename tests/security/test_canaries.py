@@ -17,7 +17,7 @@ from core.lifecycle.executions.tokens import execution_token
 from core.tables import Execution
 from tests.support.processes import command_line, descendants
 from tests.support.service import PATIENCE_SECONDS, Json, Service, wait_until
-from tests.support.site import serve_gated_site
+from tests.support.site import GatedSite
 
 pytestmark = pytest.mark.long
 
@@ -75,10 +75,12 @@ def ids(service: Service) -> Iterator[list[str]]:
 
 @pytest.mark.gate
 @pytest.mark.parametrize("engine", ["auto", "spark"])
-def test_no_secret_is_found_after_a_real_execution(service: Service, ids: list[str], engine: str) -> None:
+def test_no_secret_is_found_after_a_real_execution(
+    service: Service, ids: list[str], engine: str, site: GatedSite
+) -> None:
     canaries: dict[str, str] = {}
     answers: list[str] = []
-    with service.client() as client, serve_gated_site() as site, Watch(service) as watch:
+    with service.client() as client, Watch(service) as watch:
 
         def call(method: str, path: str, body: Any = None, **headers: str) -> Any:
             answer = client.request(method, path, json=body, headers=headers)

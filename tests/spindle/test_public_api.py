@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 import spindle
 from pipelines.spark.session import build_conf
 from spindle.dagster import build_pyspark_resource
+from tests.support.imports import list_imported
 
 ROOT = Path(__file__).parents[2]
 INTERNAL = re.compile(r"^\s*(?:from|import) pipelines\b", re.MULTILINE)
@@ -28,9 +28,7 @@ def test_every_public_name_exists() -> None:
 
 
 def test_the_import_loads_neither_spark_nor_playwright() -> None:
-    code = "import sys, spindle; print([name for name in ('pyspark', 'playwright', 'dagster') if name in sys.modules])"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
-    assert found.stdout.strip() == "[]"
+    assert list_imported("import spindle", ("pyspark", "playwright", "dagster")) == []
 
 
 def test_dagsters_spark_has_the_settings_of_drivers(monkeypatch: pytest.MonkeyPatch) -> None:

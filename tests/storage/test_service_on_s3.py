@@ -13,7 +13,7 @@ from tests.plugins.ean_image_sourcing.images import make_photo
 from tests.support.libraries import needs_libraries
 from tests.support.s3 import Bucket, delete_bucket
 from tests.support.service import POLL_SECONDS, Service, wait_until
-from tests.support.site import serve_site
+from tests.support.site import Site
 from tests.support.versions import write_and_read
 
 PIPELINE = """
@@ -82,14 +82,11 @@ def find_secret(service: Service, bucket: Bucket) -> list[str]:
     return [path for path, content in service.read_files().items() if bucket.secret_key.encode() in content]
 
 
-def test_an_execution_keeps_all_its_files_in_the_bucket(on_s3: Service, bucket: Bucket) -> None:
-    with serve_site() as site:
-        url = site.serve(PAGES)
-        job = on_s3.make_job(PIPELINE.format(site=url))
-        execution = on_s3.execute(job)
-        status = on_s3.wait(job, execution)
-        assert status["status"] == "COMPLETED", status
-        assert {path: site.requests[path] for path in PAGES} == {"/": 1, "/1": 1, "/2": 1}
+def test_an_execution_keeps_all_its_files_in_the_bucket(on_s3: Service, bucket: Bucket, web: Site) -> None:
+    url = web.serve(PAGES)
+    job = on_s3.make_job(PIPELINE.format(site=url))
+    execution = on_s3.complete(job)
+    assert {path: web.requests[path] for path in PAGES} == {"/": 1, "/1": 1, "/2": 1}
     found = {each["name"]: each for each in on_s3.get(f"/datasets?projectId={job.project_id}&storageType=S3")}
     assert {name: each["rowCount"] for name, each in found.items()} == {"rows": 2, "titles": 2, "listed": 2}
     table = f"{found['rows']['schema']}.{found['rows']['tableName']}"
@@ -110,13 +107,12 @@ def test_an_execution_keeps_all_its_files_in_the_bucket(on_s3: Service, bucket: 
 @needs_libraries
 @pytest.mark.long
 @pytest.mark.parametrize("format_", ["delta", pytest.param("iceberg", marks=pytest.mark.variant)])
-def test_tables_are_in_the_bucket(on_s3: Service, format_: str) -> None:
-    with serve_site() as site:
-        job = on_s3.make_job(TABLE.format(site=site.url, format=format_))
-        for rows in ("id,name\n1,a\n2,b\n", "id,name\n2,B\n3,c\n"):
-            site.serve({"/rows.csv": rows})
-            status = on_s3.wait(job, on_s3.execute(job), seconds=RUN_SECONDS)
-            assert status["status"] == "COMPLETED", status
+def test_tables_are_in_the_bucket(on_s3: Service, format_: str, web: Site) -> None:
+    job = on_s3.make_job(TABLE.format(site=web.url, format=format_))
+    for rows in ("id,name\n1,a\n2,b\n", "id,name\n2,B\n3,c\n"):
+        web.serve({"/rows.csv": rows})
+        status = on_s3.wait(job, on_s3.execute(job), seconds=RUN_SECONDS)
+        assert status["status"] == "COMPLETED", status
     (dataset,) = on_s3.get(f"/datasets?projectId={job.project_id}")
     query = {"sql": "SELECT id, name FROM dataset ORDER BY id", "datasetId": dataset["id"]}
     rows = [(row["id"], row["name"]) for row in on_s3.post("/datasets/query", query)["results"]]
@@ -135,16 +131,13 @@ def test_two_readers_see_whole_versions_in_a_bucket_only(on_s3: Service) -> None
 
 
 @pytest.mark.long
-def test_downloaded_files_are_in_the_bucket(on_s3: Service, bucket: Bucket) -> None:
+def test_downloaded_files_are_in_the_bucket(on_s3: Service, bucket: Bucket, web: Site) -> None:
     content = "<h1>one</h1>"
-    with serve_site() as site:
-        url = site.serve({"/list.csv": "", "/1": content})
-        site.pages["/list.csv"] = f"page\n{url}/1\n{url}/1?again\n"
-        site.pages["/1?again"] = content
-        job = on_s3.make_job(DOWNLOADS.format(site=url))
-        execution = on_s3.execute(job)
-        status = on_s3.wait(job, execution)
-        assert status["status"] == "COMPLETED", status
+    url = web.serve({"/list.csv": "", "/1": content})
+    web.pages["/list.csv"] = f"page\n{url}/1\n{url}/1?again\n"
+    web.pages["/1?again"] = content
+    job = on_s3.make_job(DOWNLOADS.format(site=url))
+    execution = on_s3.complete(job)
     digest = sha256(content.encode()).hexdigest()
     with on_s3.client() as client:
         assert client.get(f"{job.path}/executions/{execution}/files/{digest}").text == content
@@ -154,15 +147,12 @@ def test_downloaded_files_are_in_the_bucket(on_s3: Service, bucket: Bucket) -> N
 
 
 @pytest.mark.long
-def test_images_of_all_executions_are_once_in_the_bucket(on_s3: Service, bucket: Bucket) -> None:
-    with serve_site() as site:
-        url = site.serve({"/images.csv": "", "/1.jpg": make_photo(1), "/2.jpg": make_photo(2)})
-        site.pages["/images.csv"] = f"ean,image_url\n96385074,{url}/1.jpg\n96385074,{url}/2.jpg\n"
-        job = on_s3.make_job(IMAGES.format(site=url))
-        for _ in range(2):
-            execution = on_s3.execute(job)
-            status = on_s3.wait(job, execution)
-            assert status["status"] == "COMPLETED", status
+def test_images_of_all_executions_are_once_in_the_bucket(on_s3: Service, bucket: Bucket, web: Site) -> None:
+    url = web.serve({"/images.csv": "", "/1.jpg": make_photo(1), "/2.jpg": make_photo(2)})
+    web.pages["/images.csv"] = f"ean,image_url\n96385074,{url}/1.jpg\n96385074,{url}/2.jpg\n"
+    job = on_s3.make_job(IMAGES.format(site=url))
+    for _ in range(2):
+        execution = on_s3.complete(job)
     (dataset,) = on_s3.get(f"/datasets?projectId={job.project_id}")
     query = {"sql": "SELECT image_sha256, image_thumbnail FROM dataset", "datasetId": dataset["id"]}
     named = {name for row in on_s3.post("/datasets/query", query)["results"] for name in row.values()}

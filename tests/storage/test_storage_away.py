@@ -78,7 +78,7 @@ def test_a_run_whose_storage_is_away_fails_and_the_next_one_succeeds(
     proxy.fail(None)
     with on_s3.client() as client:
         wait_until(lambda: client.get(health).is_success, 120, every=POLL_SECONDS)
-    assert on_s3.wait(job, on_s3.execute(job))["status"] == "COMPLETED"
+    on_s3.complete(job)
     assert [each["rowCount"] for each in list_datasets(on_s3, job)] == [2]
 
 

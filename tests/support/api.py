@@ -6,7 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,6 +15,7 @@ import httpx
 import pyarrow as pa
 import uvicorn
 from fastapi import FastAPI
+from sqlalchemy.orm import Session
 
 from api.app import create_app
 from cli.data_folder import prepare
@@ -112,6 +113,13 @@ def answered(response: httpx.Response) -> Any:
     return response.json() if response.content else None
 
 
+@contextmanager
+def open_session(settings: Settings) -> Generator[Session]:
+    """Change the database beside the service that has it."""
+    with closing(open_database(settings)) as database, database.write() as session:
+        yield session
+
+
 @dataclass(frozen=True)
 class Server:
     """A running uvicorn on a data folder of its own."""
@@ -121,11 +129,9 @@ class Server:
 
     def caller(self, organization: str, *scopes: str) -> Api:
         """A caller with a new key, of a new organization or of the one with this id."""
-        database = open_database(self.settings)
-        with database.write() as session:
+        with open_session(self.settings) as session:
             owner = organization if len(organization) == 36 else create_organization(session, organization).id
             _, key = create_key(session, owner, "test", scopes or None)
-        database.close()
         return Api(self.client, self.settings, owner, key)
 
 

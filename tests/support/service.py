@@ -44,6 +44,13 @@ SMALL = {
 
 RUNS = """query ($execution: String!) { runsOrError(filter: {tags: [{key: "spindle/execution", value: $execution}]}) {
   ... on Runs { results { runId status tags { key value } stepStats { stepKey status } } } } }"""
+# a crawl of the links of a gated site
+GATED_CRAWL = """\
+fetch: {{url: "{url}"}}
+pipeline:
+  - {{stage: wgetJoin, args: ["ul li a"]}}
+  - {{stage: extract, args: [{{selector: h1, method: text, as: title}}]}}
+"""
 
 
 @dataclass(frozen=True)
@@ -155,6 +162,13 @@ class Service:
         wanted = {*states, "COMPLETED", "FAILED"}
         wait_until(lambda: self.status(job, execution_id)["status"] in wanted, seconds, every=POLL_SECONDS)
         return self.status(job, execution_id)
+
+    def complete(self, job: Job, seconds: float = PATIENCE_SECONDS) -> str:
+        """Execute the job, and return the execution once it has completed."""
+        execution = self.execute(job)
+        status = self.wait(job, execution, seconds=seconds)
+        assert status["status"] == "COMPLETED", status
+        return execution
 
     def post(self, path: str, body: Json) -> Json:
         response = self._http.post(path, json=body)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
 from typing import Any
+
+from sqlalchemy import select
 
 from core.definitions.agents.models import AgentCreate, AgentUpdate
 from core.definitions.agents.repository import AgentRepository
 from core.definitions.agents.texts import check_texts
+from core.definitions.identity.api_keys import Identity
 from core.definitions.identity.organizations import create_organization
-from core.definitions.jobs.models import JobCreate
+from core.definitions.jobs.models import JobCreate, JobUpdate
 from core.definitions.jobs.repository import JobRepository
-from core.definitions.projects.models import ProjectCreate
+from core.definitions.projects.models import ProjectCreate, ProjectUpdate
 from core.definitions.projects.repository import ProjectRepository
 from core.infra.database import Database
 from core.infra.settings import Settings
@@ -21,6 +24,8 @@ from core.infra.storage.protocol import Storage, output_key, saves_key
 from core.lifecycle.executions.payload import CompletionPayload
 from core.lifecycle.executions.reconcile import Sighting
 from core.lifecycle.executions.reports import fail, record_report
+from core.lifecycle.executions.repository import ExecutionRepository
+from core.lifecycle.executions.transitions import end_executions
 from core.lifecycle.submission.planning import SubmitRequest
 from core.lifecycle.submission.submit import RetryRequest, retry, submit
 from core.tables import Agent, Execution, Project
@@ -99,9 +104,58 @@ class Shop:
         stored = self.reload(execution)
         return {column.key: getattr(stored, column.key) for column in Execution.__table__.columns}
 
+    def list_states(self, *executions: Execution) -> list[str]:
+        return [self.reload(each).state for each in executions]
+
+    def list_obstacles(self, execution: Execution) -> list[str]:
+        """Return what the execution waits for."""
+        with self.database.read() as session:
+            executions = ExecutionRepository(session, self.organization_id)
+            return executions.load_record(session.get_one(Execution, execution.id))["waits_for"]
+
+    def list_executions(self) -> list[Execution]:
+        with self.database.read() as session:
+            return list(session.scalars(select(Execution).order_by(Execution.id)))
+
     def active(self) -> int:
         with self.database.read() as session:
             return session.get_one(Project, self.project_id).active_executions
+
+    @property
+    def caller(self) -> Identity:
+        """An admin of the organization."""
+        return Identity(self.organization_id, "key", frozenset({"admin"}))
+
+    def add_job(self, name: str, pipeline: str | None = None, **fields: Any) -> Shop:
+        """Return the shop with another job of the project, which has an agent of its own if it has a pipeline."""
+        with self.database.write() as session:
+            agents = AgentRepository(session, self.organization_id)
+            new = None if pipeline is None else agents.create(AgentCreate(name=name, pipeline_yaml=pipeline))
+            fields = {"name": name, "agent_id": new.id if new else self.agent_id} | fields
+            job = JobRepository(session, self.organization_id).create(self.project_id, JobCreate(**fields))
+        return replace(self, agent_id=job.agent_id, job_id=job.id)
+
+    def add_project(self, name: str, **fields: Any) -> Shop:
+        """Return the shop with another project of the organization, whose job has these fields."""
+        with self.database.write() as session:
+            project = ProjectRepository(session, self.organization_id).create(ProjectCreate(name=name))
+        return replace(self, project_id=project.id).add_job("Books", **fields)
+
+    def change_job(self, **fields: Any) -> None:
+        with self.database.write() as session:
+            JobRepository(session, self.organization_id).update(self.project_id, self.job_id, JobUpdate(**fields))
+
+    def change_project(self, **fields: Any) -> None:
+        with self.database.write() as session:
+            ProjectRepository(session, self.organization_id).update(self.project_id, ProjectUpdate(**fields))
+
+    def delete_job(self) -> None:
+        with self.database.write() as session:
+            JobRepository(session, self.organization_id).delete(self.project_id, self.job_id, end_executions)
+
+    def delete_project(self) -> None:
+        with self.database.write() as session:
+            ProjectRepository(session, self.organization_id).delete(self.project_id, end_executions)
 
     def write_pipeline(self, text: str) -> None:
         with self.database.write() as session:

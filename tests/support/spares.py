@@ -17,6 +17,7 @@ from orchestration.compute.driver_queue import DriverQueue
 from orchestration.compute.host_keeper import HostKeeper
 from orchestration.compute.protocol import Compute, DriverHandle
 from pipelines.contract.request import RunRequest
+from tests.support.run_requests import make_request
 from tests.support.service import PATIENCE_SECONDS, wait_until
 
 
@@ -55,12 +56,7 @@ def find_spares(data: Path, ready: bool = False) -> list[Path]:
 def make_spec(settings: Settings, execution: str, pipeline: str, **changes: Any) -> RunRequest:
     folder = settings.data.parent
     fields: dict[str, Any] = {
-        "execution_id": execution,
-        "job_id": "job",
-        "project_id": "project",
         "organization_id": f"organization-of-{execution}",
-        "job_name": "job",
-        "attempt": 1,
         "pipeline_yaml": pipeline,
         "output": {"path": str(folder / execution)},
         "local_folders": [str(folder)],
@@ -68,7 +64,7 @@ def make_spec(settings: Settings, execution: str, pipeline: str, **changes: Any)
         "begins_with_spark": True,
         "fetch": {"allow_networks": ["127.0.0.0/8"]},
     }
-    return RunRequest.model_validate({**fields, **changes})
+    return make_request(execution, **{**fields, **changes})
 
 
 def get_pid(settings: Settings, handle: DriverHandle) -> int:

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import update
 
-from core.definitions.jobs.models import JobCreate, JobUpdate
+from core.definitions.jobs.models import JobCreate
 from core.definitions.jobs.repository import JobRepository
 from core.errors import Conflict, TooMany
 from core.infra.idempotency import IdempotencyKey
@@ -34,8 +34,7 @@ def test_the_same_call_gives_the_same_execution(shop: Shop) -> None:
 
 def test_it_is_replayed_even_when_the_job_could_not_be_executed_any_more(shop: Shop) -> None:
     first = shop.submit(idempotency_key=key(shop))
-    with shop.database.write() as session:
-        JobRepository(session, shop.organization_id).update(shop.project_id, shop.job_id, JobUpdate(enabled=False))
+    shop.change_job(enabled=False)
     assert shop.submit(idempotency_key=key(shop)).id == first.id
 
 

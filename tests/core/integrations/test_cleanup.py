@@ -21,7 +21,6 @@ from core.lifecycle.executions.reports import fail
 from core.lifecycle.executions.service import ExecutionService
 from core.lifecycle.executions.transitions import end_executions
 from core.tables import Execution, ExecutionEvent, OutboxMessage, Package, now
-from tests.core.integrations.packages.test_import import caller
 from tests.support.shop import Shop
 
 SPEC, SCRATCH, CHECKPOINT = "1/spec.json", "1/scratch/a/b", "1/checkpoints/extract/part-0"
@@ -68,7 +67,7 @@ def test_an_ended_execution_keeps_its_row_and_rows(shop: Shop, cleaner: Cleaner,
 
 def test_a_dry_run_counts_and_removes_nothing(shop: Shop, cleaner: Cleaner) -> None:
     execution, packages = complete(shop), PackageService(shop.settings, shop.database, shop.storage)
-    packages.export(caller(shop))
+    packages.export(shop.caller)
     at = now() + timedelta(days=31)
     tried = cleaner.clean_up(at, dry_run=True)
     assert list_files(shop, execution) == FILES | {OUTPUT}
@@ -124,7 +123,7 @@ def test_a_deleted_project_or_job_takes_its_files_along(shop: Shop, cleaner: Cle
 
 def test_removed_logs_say_so(shop: Shop, cleaner: Cleaner) -> None:
     execution, service = complete(shop), ExecutionService(shop.database, shop.settings, shop.storage)
-    place = (caller(shop), shop.project_id, shop.job_id, execution.id)
+    place = (shop.caller, shop.project_id, shop.job_id, execution.id)
     options = {"tail": 10, "level": None, "pod_type": "driver"}
     assert service.read_logs(*place, **options) == ["0123456789"]
     ended_at = now() - timedelta(days=40)

@@ -98,12 +98,11 @@ def open_workshop(settings: Settings, shop: Shop, providers: AiProviders) -> Ite
     def open_(**changes: Any) -> Workshop:
         changed = {"fetch_allow_networks": ("127.0.0.1/32",), "trainer": COMMAND, "trainer_models": MODELS}
         service = open_training_service(settings.replace(**(changed | changes)))
-        caller = Identity(shop.organization_id, "key", frozenset({"admin"}))
         key_ring = KeyRing(load_service_key(settings))
         if not opened:
             add_credentials(service.database, shop.organization_id, key_ring, providers)
             service.storage.put(f"{shop.organization_id}/models/rows.jsonl", BytesIO(ROWS.encode()))
-        opened.append(Workshop(service, caller, key_ring, Trainer(service)))
+        opened.append(Workshop(service, shop.caller, key_ring, Trainer(service)))
         return opened[-1]
 
     yield open_
@@ -403,7 +402,6 @@ def test_the_trainer_sees_no_secret_of_the_service(open_workshop: Callable[..., 
 
 
 def test_a_training_without_a_credential_is_a_conflict(workshop: Workshop, other_shop: Shop) -> None:
-    other = Identity(other_shop.organization_id, "key", frozenset({"admin"}))
     request = TrainingRequest(model="gpt-4o-mini", training_file="file-1")
     with pytest.raises(Conflict, match="needs an enabled cloud credential of the provider OPENAI"):
-        workshop.service.start(other, "openai", request, workshop.key_ring)
+        workshop.service.start(other_shop.caller, "openai", request, workshop.key_ring)

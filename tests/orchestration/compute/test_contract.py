@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pyarrow.parquet as pq
@@ -20,6 +19,7 @@ from orchestration.compute.processes import list_users
 from orchestration.compute.protocol import Compute, DriverHandle
 from pipelines.contract.request import RunRequest
 from tests.support.forks import keep_forks
+from tests.support.run_requests import make_request
 from tests.support.service import PATIENCE_SECONDS, wait_until
 from tests.support.site import GatedSite
 from tests.support.spares import keep_spares, launch, wait_for_spare
@@ -70,13 +70,9 @@ def make_spec(tmp_path: Path, request: pytest.FixtureRequest) -> MakeSpec:
 
 
 def build_driver_spec(tmp_path: Path, pipeline: str, begins_with_spark: bool) -> RunRequest:
-    fields: dict[str, Any] = {"execution_id": "execution", "job_id": "job", "project_id": "project", "attempt": 1}
-    output: dict[str, Any] = {"path": str(tmp_path / "output")}
-    fields["fetch"] = {"allowNetworks": ["127.0.0.0/8"]}
-    fields |= {"spark": build_spark_spec(Settings()), "begins_with_spark": begins_with_spark}
-    return RunRequest.model_validate(
-        {**fields, "organization_id": "organization", "job_name": "job", "pipeline_yaml": pipeline, "output": output}
-    )
+    fields = {"spark": build_spark_spec(Settings()), "begins_with_spark": begins_with_spark}
+    fetch, output = {"allowNetworks": ["127.0.0.0/8"]}, {"path": str(tmp_path / "output")}
+    return make_request(pipeline_yaml=pipeline, fetch=fetch, output=output, **fields)
 
 
 def find_driver(tmp_path: Path) -> psutil.Process | None:

@@ -19,6 +19,7 @@ from orchestration.compute.driver_queue import DriverQueue, Ticket, get_pause
 from orchestration.compute.protocol import LaunchFailed
 from pipelines.contract.request import RunRequest
 from pipelines.language.engines import EngineName
+from tests.support.run_requests import make_request
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -28,10 +29,8 @@ def make_queue(tmp_path: Path, engine: EngineName = EngineName.SPARK) -> DriverQ
 
 
 def make(number: int, organization: str, project: str = "project") -> RunRequest:
-    fields = {"execution_id": f"e{number}", "accepted_at": BEGIN + timedelta(seconds=number), "project_id": project}
-    output = {"path": "nowhere"}
-    names = {"job_id": "job", "job_name": "job", "attempt": 1, "pipeline_yaml": "", "organization_id": organization}
-    return RunRequest.model_validate({**fields, **names, "output": output})
+    accepted = BEGIN + timedelta(seconds=number)
+    return make_request(f"e{number}", organization_id=organization, project_id=project, accepted_at=accepted)
 
 
 def serve(queue: DriverQueue, specs: list[RunRequest]) -> list[str]:

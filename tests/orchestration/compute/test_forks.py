@@ -17,7 +17,7 @@ from pipelines.contract.request import RunRequest
 from pipelines.language.engines import EngineName
 from tests.support.forks import keep_forks
 from tests.support.service import PATIENCE_SECONDS, wait_until
-from tests.support.site import GatedSite, serve_site
+from tests.support.site import GatedSite, Site
 from tests.support.spares import launch, make_spec
 
 CRAWL = "{fetch: {url: '%s'}, pipeline: [{stage: extract, args: [{selector: a, method: text, as: a}]}]}"
@@ -77,14 +77,13 @@ def test_an_execution_with_spark_that_waits_holds_no_fork_up(settings: Settings,
 
 
 @pytest.mark.long
-def test_a_fork_that_goes_on_with_spark_counts_as_a_driver_with_spark(settings: Settings) -> None:
+def test_a_fork_that_goes_on_with_spark_counts_as_a_driver_with_spark(settings: Settings, web: Site) -> None:
     compute = LocalCompute(settings)
-    with serve_site() as site:
-        base = site.serve({"/": "".join(f"<a href=/{each}>{each}</a>" for each in range(9))})
-        text = f"{{fetch: {{url: '{base}/'}}, pipeline: [{{stage: wgetJoin, args: [a]}}]}}"
-        spec = make_spec(settings, "grows", text, begins_with_spark=False, growth={"pages": 5})
-        handle = launch(compute, spec, {})
-        wait_until(lambda: count_working(settings.data, EngineName.SPARK) == 1, PATIENCE_SECONDS)
-        assert count_working(settings.data, EngineName.LOCAL) == 0
-        wait_until(lambda: not compute.observe(handle).running, PATIENCE_SECONDS)
+    base = web.serve({"/": "".join(f"<a href=/{each}>{each}</a>" for each in range(9))})
+    text = f"{{fetch: {{url: '{base}/'}}, pipeline: [{{stage: wgetJoin, args: [a]}}]}}"
+    spec = make_spec(settings, "grows", text, begins_with_spark=False, growth={"pages": 5})
+    handle = launch(compute, spec, {})
+    wait_until(lambda: count_working(settings.data, EngineName.SPARK) == 1, PATIENCE_SECONDS)
+    assert count_working(settings.data, EngineName.LOCAL) == 0
+    wait_until(lambda: not compute.observe(handle).running, PATIENCE_SECONDS)
     assert pq.read_table(spec.output.path).num_rows == 9

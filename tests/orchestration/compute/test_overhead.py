@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
@@ -11,8 +9,6 @@ import pytest
 
 from core.definitions.identity.organizations import create_organization
 from core.errors import Unavailable
-from core.infra.database import open_database
-from core.infra.migrations import migrate
 from core.infra.settings import Settings
 from core.lifecycle.usage.overhead import Overhead, sum_overhead
 from core.lifecycle.usage.periods import Period
@@ -20,18 +16,15 @@ from core.tables import now
 from driver.host_folder import HOST_FILE, READY, TAKEN, HostSpec
 from orchestration.compute.overhead import OverheadMeter
 from pipelines.contract.request import SparkSpec
-from tests.support.shop import Shop, make_shop
+from tests.support.shop import Shop
 
 AWS = {"cloud_provider": "aws", "cloud_region": "us-east-1", "driver_instance_type": "m5.large"}
 HOUR = timedelta(hours=1)
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Iterator[Shop]:
-    settings = Settings(data=tmp_path / "data", executor_instance_type="m5.large", **AWS)  # type: ignore[arg-type]
-    migrate(settings)
-    with closing(open_database(settings)) as database:
-        yield make_shop(settings, database)
+def settings(tmp_path: Path) -> Settings:
+    return Settings(data=tmp_path / "data", executor_instance_type="m5.large", **AWS)  # type: ignore[arg-type]
 
 
 def offer(folder: Path, organization_id: str | None) -> None:

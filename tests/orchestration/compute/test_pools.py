@@ -95,12 +95,6 @@ def hang(server: socket.socket) -> str:
     )
 
 
-@pytest.fixture
-def silent() -> Iterator[socket.socket]:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        yield server
-
-
 @pytest.mark.long
 def test_the_next_execution_finds_a_warm_driver_and_nothing_of_the_former(
     compute: LocalCompute, settings: Settings

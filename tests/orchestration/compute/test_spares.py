@@ -7,8 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from stat import S_IMODE
@@ -18,8 +17,6 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 
-from core.infra.database import open_database
-from core.infra.migrations import migrate
 from core.infra.pidfile import read_alive_pid
 from core.infra.settings import Settings
 from core.lifecycle.executions.spec import build_spark_spec
@@ -38,7 +35,7 @@ from tests.support.driver import await_end
 from tests.support.libraries import needs_libraries
 from tests.support.processes import descendants, running
 from tests.support.service import CLONE, PATIENCE_SECONDS, wait_until
-from tests.support.shop import Shop, make_shop
+from tests.support.shop import Shop
 from tests.support.spares import find_spares, get_pid, keep_spares, launch, make_spec, wait_for_spare
 
 SECRET = "secret-of-one-organization"
@@ -59,24 +56,10 @@ def settings(tmp_path: Path) -> Settings:
     return Settings(data=tmp_path / "data", spark_master="local[1]", spark_driver_memory="512m", spare_drivers=1)
 
 
-@pytest.fixture
-def shop(settings: Settings) -> Iterator[Shop]:
-    migrate(settings)
-    with closing(open_database(settings)) as database:
-        yield make_shop(settings, database)
-
-
 def get_spare_pid(settings: Settings, spare: Path) -> int:
     pid = read_alive_pid(settings.data / "spares" / spare.name)
     assert pid is not None
     return pid
-
-
-@pytest.fixture
-def silent() -> Iterator[socket.socket]:
-    """A server that accepts connections and never answers."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        yield server
 
 
 def crawl(server: socket.socket, stage: str = "wget") -> str:

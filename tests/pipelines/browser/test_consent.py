@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.pipelines.browser.test_visits import texts
 from tests.support.browser import visited
-from tests.support.scripted_site import ScriptedSite, serve_scripted_site
+from tests.support.scripted_site import ScriptedSite
 
 REFUSE = {"action": "dismiss_consent", "params": {"seconds": 3}}
 SCROLL = {"action": "scroll_to_bottom", "params": {"pauseMs": 100}}
@@ -23,12 +21,6 @@ REFUSAL = """<button id=onetrust-reject-all-handler onclick="answer('no')">Rejec
 OWN = """<div id=own role=dialog style="position:fixed;top:100px;left:100px;width:400px;height:200px;z-index:99">
 <p>We and our partners use cookies to personalise content and ads. You can accept or reject all cookies.</p>
 <button onclick="answer('yes')">Accept all</button><button onclick="answer('no')">Reject all</button></div>"""
-
-
-@pytest.fixture
-def scripted_site() -> Iterator[ScriptedSite]:
-    with serve_scripted_site() as site:
-        yield site
 
 
 def add_wall(site: ScriptedSite, banner: str, root: str) -> None:

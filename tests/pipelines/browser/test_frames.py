@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.pipelines.browser.test_visits import texts
 from tests.support.browser import visited
-from tests.support.scripted_site import ScriptedSite, serve_scripted_site
+from tests.support.scripted_site import ScriptedSite
 
 BACK = {"action": "frame"}
 SHOW = {"action": "click", "params": {"selector": "button"}}
@@ -16,12 +14,6 @@ SHOW = {"action": "click", "params": {"selector": "button"}}
 
 def enter(**params: str | float) -> dict[str, object]:
     return {"action": "frame", "params": params}
-
-
-@pytest.fixture
-def scripted_site() -> Iterator[ScriptedSite]:
-    with serve_scripted_site() as site:
-        yield site
 
 
 @pytest.mark.parametrize("is_foreign", [False, True])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,15 +11,9 @@ from pipelines.fetch import Page
 from pipelines.fetch.failures import FailureReason, find_reason
 from tests.pipelines.browser.test_visits import texts
 from tests.support.browser import visited
-from tests.support.scripted_site import ScriptedSite, serve_scripted_site
+from tests.support.scripted_site import ScriptedSite
 
 ITEMS = "/api/items"
-
-
-@pytest.fixture(scope="module")
-def scripted_site() -> Iterator[ScriptedSite]:
-    with serve_scripted_site() as site:
-        yield site
 
 
 def list_names(pages: list[Page]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Arrow types of planned columns are those that Spark itself gives them."""
+"""Types of columns: their names, and what they widen to."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from pipelines.engine.types import UnknownType, format_type, parse_type
+from pipelines.engine.widening import adds_fields_only, widen_type
 
 TYPES = (
     *("boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "string", "binary", "date", "timestamp"),
@@ -38,3 +39,52 @@ def test_types_are_those_of_spark(spark: SparkSession) -> None:
 def test_other_types_are_unknown(text: str) -> None:
     with pytest.raises(UnknownType):
         parse_type(text)
+
+
+@pytest.mark.parametrize(
+    ("existing", "given", "widened"),
+    [
+        ("int", "bigint", "bigint"),
+        ("bigint", "int", "bigint"),
+        ("tinyint", "smallint", "smallint"),
+        ("float", "double", "double"),
+        ("double", "float", "double"),
+        ("double", "int", "double"),
+        ("float", "smallint", "float"),
+        ("decimal(10,2)", "decimal(12,2)", "decimal(12,2)"),
+        ("decimal(10,2)", "decimal(8,2)", "decimal(10,2)"),
+        ("decimal(10,2)", "decimal(10,4)", "decimal(12,4)"),
+        ("struct<a:int>", "struct<b:string,A:bigint>", "struct<a:bigint,b:string>"),
+        ("struct<a:int,b:string>", "struct<a:int>", "struct<a:int,b:string>"),
+        ("array<struct<a:int>>", "array<struct<a:int,b:date>>", "array<struct<a:int,b:date>>"),
+        ("map<string,struct<a:float>>", "map<string,struct<a:double>>", "map<string,struct<a:double>>"),
+        ("string", "void", "string"),
+        ("interval year to month", "interval year to month", "interval year to month"),
+    ],
+)
+def test_a_type_that_holds_both(existing: str, given: str, widened: str) -> None:
+    assert widen_type(existing, given) == widened
+
+
+@pytest.mark.parametrize(
+    ("existing", "given"),
+    [
+        *(("int", "double"), ("int", "string"), ("string", "int"), ("float", "int"), ("double", "bigint")),
+        *(("decimal(38,2)", "decimal(10,4)"), ("decimal(10,2)", "double"), ("timestamp", "timestamp_ntz")),
+        *(("map<int,int>", "map<bigint,int>"), ("struct<a:int>", "struct<a:string>"), ("array<int>", "int")),
+        ("interval year to month", "int"),
+    ],
+)
+def test_types_that_no_type_holds(existing: str, given: str) -> None:
+    assert widen_type(existing, given) is None
+
+
+def test_decimals_may_have_to_keep_their_scale() -> None:
+    assert widen_type("array<decimal(10,2)>", "array<decimal(12,2)>", scales=False) == "array<decimal(12,2)>"
+    assert widen_type("array<decimal(10,2)>", "array<decimal(12,3)>", scales=False) is None
+
+
+def test_new_fields_leave_stored_values_as_they_are() -> None:
+    assert adds_fields_only("array<struct<a:int>>", "array<struct<a:int,b:date>>")
+    assert adds_fields_only("map<string,struct<a:int>>", "map<string,struct<a:int,b:date>>")
+    assert not adds_fields_only("struct<a:struct<b:int>>", "struct<a:struct<b:bigint>>")

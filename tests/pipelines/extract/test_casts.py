@@ -9,13 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pipelines.engine.options import make_fetch_options
 from pipelines.engine.types import parse_type
 from pipelines.extract.casts import parse_cast
 from pipelines.pipeline import Pipeline
-from pipelines.trial import Trial
-from tests.support.fetching import LOOPBACK
 from tests.support.site import serve_site
+from tests.support.trials import try_rows
 
 
 @pytest.mark.parametrize(
@@ -110,8 +108,7 @@ PAGE = (
 def test_extractors_cast() -> None:
     with serve_site() as site:
         plan = Pipeline.from_yaml(PIPELINE).plan({"B": site.serve({"/": PAGE})})
-        with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 10) as trial:
-            (row,) = trial.iter_rows()
+        (row,) = try_rows(plan, 10)
     expected: dict[str, Any] = {
         "count": 1200,
         "price": Decimal("3.50"),
@@ -120,7 +117,7 @@ def test_extractors_cast() -> None:
         "stock": 0,
         "bad": None,
     }
-    assert row.values == expected
+    assert row == expected
     types = dict(plan.columns.types)
     assert [pa.array([value], parse_type(types[name]))[0].as_py() for name, value in expected.items()] == [
         *expected.values()

@@ -65,15 +65,7 @@ def found(selector: str) -> str:
         ("[data-k |= 'Alpha' s]", "l2"),
         ("[data-k|=Alp]", ""),
         ("[data-k|=alpha-12]", "l2"),
-    ],
-)
-def test_attributes_are_compared_with_quotes_and_flags_as_in_css(selector: str, expected: str) -> None:
-    assert found(selector) == expected
-
-
-@pytest.mark.parametrize(
-    ("selector", "expected"),
-    [
+        # pseudo-classes of CSS that jsoup does not have
         ("li:where(.one, .two)", "l1 l2 l3"),
         ("ul > :where(.one) + :where(.two)", "l2"),
         (":checked", "i1 o2"),
@@ -87,15 +79,7 @@ def test_attributes_are_compared_with_quotes_and_flags_as_in_css(selector: str, 
         (":nth-child(odd of li.x)", "l1 l4 m2"),
         ("li:nth-last-child(1 of :not(.x))", "l5 m1"),
         ("ul li:nth-last-child(2 of [title^='FOO' i]):not(.y) ~ li", "l2 l3 l4 l5"),
-    ],
-)
-def test_pseudo_classes_of_css_that_jsoup_does_not_have(selector: str, expected: str) -> None:
-    assert found(selector) == expected
-
-
-@pytest.mark.parametrize(
-    ("selector", "expected"),
-    [
+        # names of pseudo-classes in any case
         ("li:NTH-CHILD(2)", "l2 m2"),
         ("li:nth-child(2 OF .x)", "l3"),
         ("ul > LI:Not(.x)", "l2 l5"),
@@ -109,7 +93,7 @@ def test_pseudo_classes_of_css_that_jsoup_does_not_have(selector: str, expected:
         ("a:Empty", ""),
     ],
 )
-def test_names_of_pseudo_classes_are_written_in_any_case(selector: str, expected: str) -> None:
+def test_attributes_and_pseudo_classes_are_those_of_css(selector: str, expected: str) -> None:
     assert found(selector) == expected
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from time import process_time
 
 import pytest
@@ -13,17 +12,11 @@ from pipelines.fetch import CrawlOptions, HttpFetcher, Page
 from pipelines.fetch.refresh import find_refresh, parse_refresh
 from tests.support.fetching import LOOPBACK, fetch
 from tests.support.pages import document
-from tests.support.request_site import RequestSite, build_do, serve_requests
+from tests.support.request_site import RequestSite, build_do
 from tests.support.site import Site
 
 END = "http://shop.test/end"
 META = '<meta http-equiv="refresh" content="{}">'
-
-
-@pytest.fixture
-def requests() -> Iterator[RequestSite]:
-    with serve_requests() as site:
-        yield site
 
 
 @pytest.mark.parametrize(

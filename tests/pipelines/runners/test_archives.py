@@ -6,14 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.engine.options import make_fetch_options
 from pipelines.errors import RunError
-from pipelines.pipeline import Pipeline
-from pipelines.trial import Trial
 from tests.support.archives import write_archive
-from tests.support.fetching import LOOPBACK
 from tests.support.runners import Runners
 from tests.support.site import Site
+from tests.support.trials import try_rows
 
 EXTRACT = "{stage: extract, args: [{selector: h1, as: title}]}"
 KEPT = "spindle: {keepColumns: [_requestedUrl, _status, _fetchedAt]}"
@@ -34,12 +31,6 @@ def folder(site: Site, tmp_path: Path) -> Path:
     cut = tmp_path / "3.warc.gz"
     cut.write_bytes(cut.read_bytes()[:-60])
     return tmp_path
-
-
-def try_rows(text: str, max_pages: int = 100) -> list[dict[str, object]]:
-    plan = Pipeline.from_yaml(text).plan()
-    with Trial(plan, make_fetch_options(plan.options, LOOPBACK), max_pages) as trial:
-        return [row.values for row in trial.iter_rows()]
 
 
 def test_an_archive_is_equal_on_both_runners_and_in_a_trial(

@@ -16,6 +16,7 @@ from tests.support.browser import visited
 from tests.support.fetching import LOOPBACK
 from tests.support.runners import Runners
 from tests.support.scripted_site import serve_scripted_site
+from tests.support.trials import try_rows
 
 EXAMPLE = Path(__file__).parents[3] / "examples/json-listing.yaml"
 
@@ -63,8 +64,7 @@ def test_values_of_scripts_are_columns_of_their_type(runners: Runners) -> None:
         site.pages["/inner"] = "<h2>Inner</h2>"
         plan = runners.plan(EVALUATED, BASE=site.url)
         outcome = runners.assert_equal(plan)
-        with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 100) as trial:
-            [row] = [row.values for row in trial.iter_rows()]
+        [row] = try_rows(plan)
     state = {"name": "", "sizes": [1, 2]}
     assert row == {"state": state, "number": 7, "inner": "Inner", "heading": "Inner"}
     assert dict(outcome.columns)["number"] == "bigint"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ from pipelines.inference import ProvenSelectors
 from pipelines.inference.absence import ABSENT
 from pipelines.inference.store import SelectorStore
 from tests.support.catalogues import CATALOGUES, CHANGES
-from tests.support.models import KEY, ModelServer, answer_truth, serve_model
+from tests.support.models import ModelServer, answer_truth
 from tests.support.runners import Outcome, Runners
 from tests.support.site import Site
 from tests.support.templates import HOST, GeneratedPage, get_truth, make_listing, make_pages
@@ -26,14 +26,6 @@ spindle: {keepColumns: [_error], concurrency: 1, cache: 0, model: {provider: OPE
 """
 PROMPT = "title as title and price as price and rating as rating"
 Change = Callable[[str], str]
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Generator[ModelServer]:
-    with serve_model() as server:
-        monkeypatch.setenv("OPENAI_API_KEY", KEY)
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        yield server
 
 
 class ChangingSite:

@@ -7,15 +7,12 @@ from pathlib import Path
 import pytest
 
 from pipelines.contract.request import GIVEN_ROWS, Files
-from pipelines.engine.options import make_fetch_options
 from pipelines.errors import RunError
-from pipelines.pipeline import Pipeline
 from pipelines.stages.given_rows import MAX_ROWS, InvalidRows, check_rows
-from pipelines.trial import Trial
 from tests.support.cases import each_case
-from tests.support.fetching import LOOPBACK
 from tests.support.runners import Runners
 from tests.support.site import Site
+from tests.support.trials import try_rows
 
 PIPELINE = """
 pipeline:
@@ -36,12 +33,6 @@ def write_rows(folder: Path, name: str, content: str) -> dict[str, Files]:
     return {GIVEN_ROWS: Files((str(folder / name),))}
 
 
-def try_rows(inputs: dict[str, Files]) -> list[dict[str, object]]:
-    plan = Pipeline.from_yaml(PIPELINE).plan()
-    with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 100, inputs=inputs) as trial:
-        return [row.values for row in trial.iter_rows()]
-
-
 @pytest.mark.parametrize(
     ("name", "content", "titles"),
     [("a.txt", TEXT, ["A", None, "B"]), ("b.csv", CSV, ["A", "B", None]), ("c.jsonl", LINES, ["A", "B", None])],
@@ -51,7 +42,7 @@ def test_the_rows_of_a_file_are_equal_on_both_runners_and_in_a_trial(
 ) -> None:
     base = site.serve({"/a": "<h1>A</h1>", "/b": "<h1>B</h1>", "/gone": 404})
     runners.inputs = write_rows(tmp_path, name, content.format(base))
-    tried = try_rows(runners.inputs)
+    tried = try_rows(PIPELINE, inputs=runners.inputs)
     assert [row["title"] for row in tried] == titles
     outcome = runners.assert_equal(runners.plan(PIPELINE))
     assert [row["title"] for row in outcome.preview] == titles
@@ -95,4 +86,4 @@ def test_what_is_no_row_is_said(values: list[object], sentence: str) -> None:
 )
 def test_a_file_without_rows_is_an_error(tmp_path: Path, name: str, content: str, problem: str) -> None:
     with pytest.raises(RunError, match=problem):
-        try_rows(write_rows(tmp_path, name, content))
+        try_rows(PIPELINE, inputs=write_rows(tmp_path, name, content))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pipelines.models import ModelOptions
-from tests.support.models import KEY, Json, ModelServer, answer_truth, serve_model
+from tests.support.models import KEY, Json, ModelServer, answer_truth
 from tests.support.runners import Outcome, Runners
 from tests.support.site import Site
 from tests.support.templates import GeneratedPage, get_truth, make_listing, make_pages
@@ -22,14 +21,6 @@ pipeline:
 - {stage}
 spindle: {{keepColumns: [_error], model: {{provider: OPENAI, maxCalls: {calls}}}}}
 """
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Generator[ModelServer]:
-    with serve_model() as server:
-        monkeypatch.setenv("OPENAI_API_KEY", KEY)
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        yield server
 
 
 def serve(site: Site, server: ModelServer, pages: list[GeneratedPage]) -> str:

@@ -7,12 +7,10 @@ from typing import Any
 
 import pytest
 
-from pipelines.engine.options import make_fetch_options
 from pipelines.language.engines import Growth
-from pipelines.trial import Trial
-from tests.support.fetching import LOOPBACK
 from tests.support.runners import Runners
 from tests.support.site import Site
+from tests.support.trials import try_rows
 
 ITEMS = [
     {"id": 9007199254740993, "price": 12.5, "new": True, "code": "007", "mixed": 1, "tags": [1, 2], "note": None},
@@ -87,8 +85,7 @@ pipeline:
         "first": 1,
     }
     assert runners.assert_equal(plan).preview == [wanted]
-    with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 100) as trial:
-        assert [row.values for row in trial.iter_rows()] == [wanted]
+    assert try_rows(plan) == [wanted]
 
 
 @pytest.mark.long

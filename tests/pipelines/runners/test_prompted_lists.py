@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from pipelines.stages.intelligent_lists import is_selector
-from tests.support.models import KEY, Json, ModelServer, Rule, answer_truth, serve_model
+from tests.support.models import Json, ModelServer, Rule, answer_truth
 from tests.support.runners import Outcome, Runners
 from tests.support.site import Site
 from tests.support.templates import GeneratedPage, get_truth, make_listing, make_pages
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Generator[ModelServer]:
-    with serve_model() as server:
-        monkeypatch.setenv("OPENAI_API_KEY", KEY)
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        yield server
 
 
 def answer_items(choose: Callable[[str], Sequence[tuple[str, str | None]]], otherwise: Rule | None = None) -> Rule:

@@ -11,14 +11,12 @@ import pytest
 
 from pipelines.contract.context import RunContext
 from pipelines.contract.request import Files
-from pipelines.engine.options import make_fetch_options
 from pipelines.errors import RunError
 from pipelines.stages.documents import read_addresses
-from pipelines.trial import Trial
-from tests.support.fetching import LOOPBACK
 from tests.support.pipelines import find_problem
 from tests.support.runners import Runners
 from tests.support.site import Site
+from tests.support.trials import try_rows
 
 PAGES = {
     "/a": "<h1>A</h1><a class=next href=/c>c</a>",
@@ -72,8 +70,7 @@ def test_several_addresses_give_the_same_rows_everywhere(
     assert [row["title"] for row in outcome.preview] == titles
     if "mailto" in str(outcome.preview):
         assert outcome.preview[1]["_error"] == "'mailto:x' is not an http or https address"
-    with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 100) as trial:
-        assert [row.values["title"] for row in trial.iter_rows()] == titles
+    assert [row["title"] for row in try_rows(plan)] == titles
 
 
 @pytest.mark.long

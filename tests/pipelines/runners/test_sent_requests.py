@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,7 @@ from pipelines.pipeline import Pipeline
 from pipelines.planning.plan import Plan
 from pipelines.trial import Trial, TrialPages
 from tests.support.fetching import LOOPBACK
-from tests.support.request_site import RequestSite, serve_requests
+from tests.support.request_site import RequestSite
 from tests.support.runners import Runners
 
 POST_LOGIN = "fetch: {url: '${B}/login', method: POST, form: {password: '${PASSWORD}'}}\n"
@@ -113,12 +113,6 @@ UNSENT: Mapping[str, tuple[str, Sequence[str], int]] = {
     "an address before a form": (f"pipeline:\n{ACCOUNT}{ORDER}{TITLE}", ["POST /order"], 2),
     "a file": (f"fetch: {{url: '${{B}}/x'}}\npipeline:\n{LOAD}{TITLE}spindle: {{maxFailureRatio: 1}}", ["GET /m1"], 1),
 }
-
-
-@pytest.fixture
-def requests() -> Iterator[RequestSite]:
-    with serve_requests() as site:
-        yield site
 
 
 @pytest.fixture

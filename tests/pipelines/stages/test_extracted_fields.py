@@ -6,12 +6,10 @@ from typing import Any
 
 import pytest
 
-from pipelines.engine.options import make_fetch_options
 from pipelines.pipeline import Pipeline, check_yaml
-from pipelines.trial import Trial
-from tests.support.fetching import LOOPBACK
 from tests.support.pipelines import Run, find_problem
 from tests.support.site import Site
+from tests.support.trials import try_rows
 
 PAGE = "<h1>Lamp 12</h1><b>1,50 €</b><i>A1</i><i>B2</i><a href=/x>x</a>"
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -58,8 +56,7 @@ def test_a_field_is_a_column_made_above_it(case: str, stage: str, run: Run, site
     check_yaml(text)
     assert run(text) == [row]
     plan = Pipeline.from_yaml(text).plan()
-    with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 10) as trial:
-        assert [each.values for each in trial.iter_rows()] == [row]
+    assert try_rows(plan, 10) == [row]
 
 
 def test_a_column_made_above_hides_that_of_an_earlier_stage(run: Run, site: Site) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from email.parser import BytesParser
 from email.policy import HTTP
 from pathlib import Path
@@ -19,7 +18,8 @@ from pipelines.trial import Trial
 from tests.support.fetching import LOOPBACK
 from tests.support.pipelines import Run
 from tests.support.proxy import serve_proxy
-from tests.support.request_site import RequestSite, serve_requests
+from tests.support.request_site import RequestSite
+from tests.support.trials import try_rows
 
 LOGIN = """
 fetch: {url: "${B}/login", form: {user: me, password: "${PASSWORD}"}}
@@ -31,18 +31,6 @@ pipeline:
 spindle: {session: true, keepColumns: [_status], headers: {Accept-Language: de, X-Token: $greeting}}
 """
 MEMBERS = [f"/m{number}" for number in range(1, 5)]
-
-
-@pytest.fixture
-def requests() -> Iterator[RequestSite]:
-    with serve_requests() as site:
-        yield site
-
-
-@pytest.fixture
-def other() -> Iterator[RequestSite]:
-    with serve_requests() as site:
-        yield site
 
 
 def test_a_login_by_form_happens_once_and_its_cookie_is_kept(run: Run, requests: RequestSite, tmp_path: Path) -> None:
@@ -111,8 +99,7 @@ def test_the_pages_behind_a_cursor_are_rows(fetch: str, most: int, pages: int, r
     text = f"fetch: {{{fetch}}}\npipeline:\n- {{stage: flatSelect, args: [$.items, {{selector: $.n, as: n}}]}}"
     text += f"\nspindle: {{maxPages: {most}}}"
     plan = Pipeline.from_yaml(text).plan({"B": requests.url})
-    with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 10) as trial:
-        numbers = [row.values["n"] for row in trial.iter_rows()]
+    numbers = [row["n"] for row in try_rows(plan, 10)]
     assert numbers == [*range(5)][: 2 * pages]
     assert len(requests.requests) == pages
     if "x=1" in fetch:
@@ -242,10 +229,10 @@ pipeline:
 
 @pytest.mark.long
 def test_no_link_of_a_page_gets_the_credentials_of_another_site(
-    run: Run, requests: RequestSite, other: RequestSite, tmp_path: Path
+    run: Run, requests: RequestSite, other_requests: RequestSite, tmp_path: Path
 ) -> None:
     source = tmp_path / "in.json"
-    links = [f"{requests.url}/next?{each.url}/linked" for each in (requests, other)]
+    links = [f"{requests.url}/next?{each.url}/linked" for each in (requests, other_requests)]
     source.write_text("\n".join(json.dumps({"url": url}) for url in links))
     key = "{headers: {X-Api-Key: abcdef, X-Shop: 'hidden!'}"
     text = f"""
@@ -260,8 +247,8 @@ spindle: {{maxFailureRatio: 1}}
     run(text, RunContext(cache=CacheOptions(secrets=("hidden!",))))
     own = [{*each.headers.values()} for each in requests.requests if each.path == "/linked" and each.method == "GET"]
     assert {"abcdef", "hidden!"} <= own[0], "of the next page at the same host"
-    assert {each.method for each in other.requests} == {"GET"}
-    assert not any(word in str(each) for each in other.requests for word in ("abcdef", "hidden!"))
+    assert {each.method for each in other_requests.requests} == {"GET"}
+    assert not any(word in str(each) for each in other_requests.requests for word in ("abcdef", "hidden!"))
 
 
 def test_pages_that_came_through_a_proxy_are_kept_for_its_users_alone(
@@ -281,7 +268,6 @@ spindle: {robots: ignore, proxies: ["${PROXY}"]}
 
 def test_a_trial_sends_the_same_requests(requests: RequestSite) -> None:
     plan = Pipeline.from_yaml(LOGIN).plan({"B": requests.url, "PASSWORD": "$ecret"})
-    with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 10) as trial:
-        titles = [row.values["title"] for row in trial.iter_rows()]
+    titles = [row["title"] for row in try_rows(plan, 10)]
     assert titles == MEMBERS
     assert [each.method for each in requests.requests if each.path == "/login"] == ["POST"]

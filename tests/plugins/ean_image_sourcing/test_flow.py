@@ -13,7 +13,7 @@ from tests.plugins.ean_image_sourcing.countries import BASE
 from tests.plugins.ean_image_sourcing.products import make_ean, serve_products
 from tests.support.search_engines import ENGINE, KEY, SearchServer, serve_search
 from tests.support.service import PATIENCE_SECONDS, POLL_SECONDS, Job, Service, wait_until
-from tests.support.site import Site, serve_site
+from tests.support.site import Site
 
 pytestmark = pytest.mark.long
 
@@ -24,12 +24,6 @@ COUNTS = (
     "SELECT count(*) AS n, count(DISTINCT ean) AS eans, count(DISTINCT image_url) AS urls, "
     "count(CASE WHEN image_status = 'dead' THEN 1 END) AS dead, count(page_product_name) AS names FROM output"
 )
-
-
-@pytest.fixture
-def site() -> Iterator[Site]:
-    with serve_site() as site:
-        yield site
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from pydantic import SecretStr
 
 from core.definitions.agents import service as agents
 from core.definitions.agents.models import AgentCreate, AgentUpdate
-from core.definitions.identity.api_keys import Identity
 from core.definitions.identity.organizations import create_organization
 from core.errors import BadInput, SpindleError, Unavailable
 from core.infra.environments import FOLDER
@@ -37,13 +36,9 @@ def name_packages(packages: str) -> str:
     return f"{PIPELINE.rstrip()}\nspindle: {{packages: [{packages}]}}\n"
 
 
-def get_caller(shop: Shop) -> Identity:
-    return Identity(shop.organization_id, "key", frozenset({"admin"}))
-
-
 def update(shop: Shop, **changes: str) -> Agent:
     new = AgentUpdate(**changes)  # type: ignore[arg-type]
-    return agents.update(shop.database, shop.settings, get_caller(shop), "none", shop.agent_id, new, ()).value.agent
+    return agents.update(shop.database, shop.settings, shop.caller, "none", shop.agent_id, new, ()).value.agent
 
 
 def load_lock(shop: Shop) -> tuple[int, str | None]:
@@ -75,7 +70,7 @@ def test_unchanged_packages_keep_their_lock_without_an_index(store: Shop, tmp_pa
     update(lost, pipeline_yaml=f"{name_packages('adder==1.0')}# changed\n")
     assert load_lock(store)[1] == lock
     document = Declaration.model_validate({"agents": [{"name": "Other", "pipeline": name_packages("adder==1.0")}]})
-    declarations.apply(lost.database, lost.settings, get_caller(lost), document)
+    declarations.apply(lost.database, lost.settings, lost.caller, document)
     before = load_lock(store)
     with pytest.raises(Unavailable) as error:
         update(lost, pipeline_yaml=name_packages("other==1.0"), description="changed")
@@ -85,10 +80,10 @@ def test_unchanged_packages_keep_their_lock_without_an_index(store: Shop, tmp_pa
 
 def test_a_script_names_packages_too(store: Shop) -> None:
     new = AgentCreate(name="Script", pipeline_yaml=name_packages("adder==1.0"))
-    made = agents.create(store.database, store.settings, get_caller(store), new).value
+    made = agents.create(store.database, store.settings, store.caller, new).value
     assert made.pyspark_code is not None
     document = Declaration.model_validate({"agents": [{"name": "Copy", "code": f"{made.pyspark_code}\n# by hand\n"}]})
-    declarations.apply(store.database, store.settings, get_caller(store), document)
+    declarations.apply(store.database, store.settings, store.caller, document)
     with store.database.read() as session:
         locks = {each.name: each.package_lock for each in session.query(Agent)}
     assert locks["Script"] is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -28,7 +27,7 @@ from core.lifecycle.firing.cron_jobs import FiredCall, fire, fire_overdue_calls
 from core.lifecycle.firing.schedules import GRACE
 from core.tables import CronJob, CronJobCall, DefinitionChange, now
 from tests.support.shop import Shop, make_shop
-from tests.support.webhook_receiver import Receiver, receive_webhooks
+from tests.support.webhook_receiver import Receiver
 
 SECRET = "the-key-of-the-receiver"
 MINUTE = timedelta(minutes=1)
@@ -39,12 +38,6 @@ QUEUE = CallQueue()
 def settings(settings: Settings) -> Settings:
     """The fetch guard is lifted for loopback."""
     return settings.replace(fetch_allow_networks=("127.0.0.1/32",))
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    with receive_webhooks() as receiver:
-        yield receiver
 
 
 def get_key_ring(shop: Shop, caller_key: str | None = None) -> KeyRing:
@@ -384,6 +377,5 @@ def test_new_and_deleted_cron_jobs_change_the_definitions_and_ticks_do_not(shop:
     tick(shop, cron_job)
     deliver(shop)
     assert count_changes() == 1
-    with shop.database.write() as session:
-        ProjectRepository(session, shop.organization_id).delete(shop.project_id, end_executions)
+    shop.delete_project()
     assert count_changes() == 2

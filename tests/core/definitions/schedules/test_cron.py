@@ -1,4 +1,4 @@
-"""Cron expressions: what is accepted, how it is translated, and when it fires."""
+"""Cron expressions: what is accepted and stored, how it is translated, and when it fires."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ from dagster._utils.schedules import cron_string_iterator, is_valid_cron_string
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from core.definitions.projects.models import ProjectCreate, ProjectUpdate
+from core.definitions.projects.repository import ProjectRepository
 from core.definitions.schedules.cron import MONTHS, WEEKDAYS, WORDS, parse_cron, parse_timezone
 from core.errors import BadInput
 from tests.support.cases import each_case
+from tests.support.shop import Shop
 
 ZONES = ("Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Beirut", "America/Havana", "Asia/Kolkata")
 
@@ -177,3 +180,26 @@ def test_changes_of_the_clock() -> None:
     night = datetime(2026, 10, 24, 23, 30, tzinfo=UTC)
     hourly = ["2026-10-25T02:00+02:00", "2026-10-25T02:00+01:00", "2026-10-25T03:00+01:00"]
     assert list_times("0 * * * *", night, berlin) == hourly
+
+
+def test_expressions_are_stored_as_they_are_written(shop: Shop) -> None:
+    with shop.database.write() as session:
+        projects = ProjectRepository(session, shop.organization_id)
+        for number, text in enumerate(["0 5 * * *", " @Daily ", "0 0 12 ? * MON#2"]):
+            assert projects.create(ProjectCreate(name=f"timed {number}", cron_schedule=text)).cron_schedule == text
+            assert projects.update(shop.project_id, ProjectUpdate(cron_schedule=text)).cron_schedule == text
+
+
+def test_what_cannot_be_fired_is_refused_unless_it_is_there_already(shop: Shop) -> None:
+    with shop.database.write() as session:
+        projects = ProjectRepository(session, shop.organization_id)
+        for text in ("at five", "* * * * * *", "0 0 30 2 *"):
+            with pytest.raises(BadInput, match="cronSchedule"):
+                projects.create(ProjectCreate(name="timed", cron_schedule=text))
+            with pytest.raises(BadInput, match="cronSchedule"):
+                projects.update(shop.project_id, ProjectUpdate(cron_schedule=text))
+        old = projects.get(shop.project_id)
+        old.cron_schedule = "0 0 12 1 1 ? 2030"
+        session.flush()
+        values = {"cron_schedule": old.cron_schedule, "description": "d"}
+        assert projects.update(shop.project_id, ProjectUpdate(**values)).description == "d"

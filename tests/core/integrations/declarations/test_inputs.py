@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from core.definitions.identity.api_keys import Identity
 from core.errors import BadInput
 from core.integrations.declarations import service
 from core.integrations.declarations.models import Declaration
@@ -18,8 +17,7 @@ from tests.support.shop import Shop
 
 def apply(shop: Shop, *jobs: dict[str, Any], complete: bool = False, dry_run: bool = False) -> Application:
     declaration = Declaration.model_validate({"projects": [{"name": "Shop", "jobs": [*jobs]}]})
-    caller = Identity(shop.organization_id, "key", frozenset({"admin"}))
-    return service.apply(shop.database, shop.settings, caller, declaration, complete=complete, dry_run=dry_run)
+    return service.apply(shop.database, shop.settings, shop.caller, declaration, complete=complete, dry_run=dry_run)
 
 
 def find_inputs(shop: Shop) -> dict[str, str | None]:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from core.definitions.identity.api_keys import Identity
 from core.errors import BadInput, Conflict
 from core.integrations.declarations import service
 from core.integrations.declarations.models import Declaration
@@ -19,14 +18,12 @@ from tests.support.shop import Shop
 
 def apply(shop: Shop, pools: list[Any] | None, *jobs: dict[str, Any], **options: bool) -> Application:
     document = {"pools": pools, "projects": [{"name": "Shop", "jobs": [*jobs]}]}
-    caller = Identity(shop.organization_id, "key", frozenset({"admin"}))
-    return service.apply(shop.database, shop.settings, caller, Declaration.model_validate(document), **options)
+    return service.apply(shop.database, shop.settings, shop.caller, Declaration.model_validate(document), **options)
 
 
 def export(shop: Shop) -> dict[str, Any]:
     with shop.database.read() as session:
-        caller = Identity(shop.organization_id, "key", frozenset({"admin"}))
-        return service.export(session, caller).model_dump(by_alias=True, exclude_none=True)
+        return service.export(session, shop.caller).model_dump(by_alias=True, exclude_none=True)
 
 
 def test_pools_are_declared_with_jobs_changed_and_exported(shop: Shop) -> None:

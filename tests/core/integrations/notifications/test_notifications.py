@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,7 @@ from core.tables import Notification, NotificationRule, now
 from tests.support.certificates import create_certificate
 from tests.support.mail_server import MailServer, serve_mail
 from tests.support.shop import Shop
-from tests.support.webhook_receiver import Receiver, receive_webhooks
+from tests.support.webhook_receiver import Receiver
 
 SECRET = "T0PSECRET"
 
@@ -41,12 +40,6 @@ def settings(settings: Settings) -> Settings:
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(notices, "GATHER", timedelta())
-
-
-@pytest.fixture
-def told() -> Iterator[Receiver]:
-    with receive_webhooks() as told:
-        yield told
 
 
 def write_rule(shop: Shop, provider: str, fields: dict[str, str], **values: Any) -> NotificationRule:
@@ -98,13 +91,15 @@ def find_text(provider: str, body: Any) -> str:
 
 
 @pytest.mark.parametrize("provider", ["SLACK", "TEAMS", "DISCORD", "NTFY", "WEBHOOK"])
-def test_a_failure_is_told_by_every_kind_of_target(shop: Shop, told: Receiver, provider: str) -> None:
+def test_a_failure_is_told_by_every_kind_of_target(shop: Shop, receiver: Receiver, provider: str) -> None:
     path = f"/200/{SECRET}" if provider in ("SLACK", "TEAMS", "DISCORD") else "/200/alerts"
-    fields = {"api_key": told.url + path} if SECRET in path else {"endpoint": told.url + path, "api_key": SECRET}
+    fields = (
+        {"api_key": receiver.url + path} if SECRET in path else {"endpoint": receiver.url + path, "api_key": SECRET}
+    )
     write_rule(shop, provider, fields)
     fail_one(shop)
     deliver_due(shop)
-    (message,) = told.messages
+    (message,) = receiver.messages
     first = find_text(provider, message.payload).split("\n")[0]
     reason = "Shop/Books failed: The host <b>shop.test</b> is gone."
     assert first == f"{reason} http://127.0.0.1:3000/assets/shop/books"
@@ -115,12 +110,12 @@ def test_a_failure_is_told_by_every_kind_of_target(shop: Shop, told: Receiver, p
     assert SECRET not in str(stored.payload) + str(stored.tries)
 
 
-def test_a_template_is_filled_in_at_any_depth(shop: Shop, told: Receiver) -> None:
+def test_a_template_is_filled_in_at_any_depth(shop: Shop, receiver: Receiver) -> None:
     template = {"summary": "${title}", "links": [{"href": "${link}"}], "severity": 3, "cost": "$5"}
-    write_rule(shop, "WEBHOOK", {"endpoint": f"{told.url}/200/x"}, template=template)
+    write_rule(shop, "WEBHOOK", {"endpoint": f"{receiver.url}/200/x"}, template=template)
     fail_one(shop, 'It said "no".')
     deliver_due(shop)
-    assert told.messages[0].payload == {
+    assert receiver.messages[0].payload == {
         "summary": 'Shop/Books failed: It said "no".',
         "links": [{"href": "http://127.0.0.1:3000/assets/shop/books"}],
         "severity": 3,
@@ -128,29 +123,29 @@ def test_a_template_is_filled_in_at_any_depth(shop: Shop, told: Receiver) -> Non
     }
 
 
-def test_notices_within_the_pause_are_one_message(shop: Shop, told: Receiver) -> None:
-    rule = write_rule(shop, "SLACK", {"api_key": f"{told.url}/200/x"}, pause_seconds=3600)
+def test_notices_within_the_pause_are_one_message(shop: Shop, receiver: Receiver) -> None:
+    rule = write_rule(shop, "SLACK", {"api_key": f"{receiver.url}/200/x"}, pause_seconds=3600)
     send_test(shop.settings, shop.database, shop.organization_id, shop.project_id, rule.name)
-    told.take()
+    receiver.take()
     fail_one(shop, "First.")
     deliver_due(shop)
     for number in range(25):
         fail_one(shop, f"Later {number}.")
     deliver_due(shop)
-    assert len(told.messages) == 1
+    assert len(receiver.messages) == 1
     with shop.database.write() as session:
         session.get_one(NotificationRule, rule.id).next_send_at = now()
     deliver_due(shop)
     deliver_due(shop)
-    assert len(told.messages) == 2
-    lines = told.messages[1].payload["text"].split("\n")
+    assert len(receiver.messages) == 2
+    lines = receiver.messages[1].payload["text"].split("\n")
     assert lines[0].startswith("Shop/Books failed: Later 0. http")
     assert (len(lines), lines[-1]) == (deliver.MAX_LINES + 1, "And 5 more.")
 
 
-def test_a_target_that_refuses_is_told_again_with_what_came_meanwhile(shop: Shop, told: Receiver) -> None:
-    write_rule(shop, "SLACK", {"api_key": f"{told.url}/x"})
-    told.answers = [503]
+def test_a_target_that_refuses_is_told_again_with_what_came_meanwhile(shop: Shop, receiver: Receiver) -> None:
+    write_rule(shop, "SLACK", {"api_key": f"{receiver.url}/x"})
+    receiver.answers = [503]
     fail_one(shop, "First.")
     deliver_due(shop)
     fail_one(shop, "Second.")
@@ -160,7 +155,7 @@ def test_a_target_that_refuses_is_told_again_with_what_came_meanwhile(shop: Shop
     deliver_due(shop)
     (message,) = list_messages(shop)
     assert (message.state, [each["status"] for each in message.tries]) == ("DELIVERED", [503, 200])
-    assert "Second." in told.messages[1].payload["text"]
+    assert "Second." in receiver.messages[1].payload["text"]
 
 
 def test_mail_goes_by_tls_with_a_login(shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,9 +224,9 @@ def test_a_refused_recipient_is_told(shop: Shop) -> None:
         assert "550" in (send_test_mail(shop, server, "nobody@refused.test") or "")
 
 
-def test_no_target_leads_past_the_guard(shop: Shop, told: Receiver) -> None:
+def test_no_target_leads_past_the_guard(shop: Shop, receiver: Receiver) -> None:
     shop.settings = shop.settings.replace(fetch_allow_networks=())
-    write_rule(shop, "SLACK", {"api_key": f"{told.url}/200/{SECRET}"})
+    write_rule(shop, "SLACK", {"api_key": f"{receiver.url}/200/{SECRET}"})
     fail_one(shop)
     deliver_due(shop)
     with serve_mail() as server:
@@ -239,7 +234,7 @@ def test_no_target_leads_past_the_guard(shop: Shop, told: Receiver) -> None:
             RuleRepository(session, shop.organization_id).delete(shop.project_id, "ops")
         assert "may not call" in (send_test_mail(shop, server) or "")
         assert server.mails == []
-    assert told.messages == []
+    assert receiver.messages == []
 
 
 def test_an_execution_is_told_by_what_the_rule_has(shop: Shop) -> None:

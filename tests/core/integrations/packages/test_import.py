@@ -18,7 +18,6 @@ from core.definitions.categories.models import CategoryCreate, CategoryUpdate
 from core.definitions.categories.repository import CategoryRepository
 from core.definitions.credentials.models import CredentialCreate
 from core.definitions.credentials.repository import CredentialRepository
-from core.definitions.identity.api_keys import Identity
 from core.definitions.jobs.models import JobCreate, JobUpdate
 from core.definitions.jobs.repository import JobRepository
 from core.definitions.projects.models import ProjectCreate, ProjectUpdate
@@ -47,13 +46,9 @@ from tests.support.shop import PIPELINE, Shop
 CANARY = "canary-4711"
 
 
-def caller(shop: Shop) -> Identity:
-    return Identity(shop.organization_id, "key", frozenset({"admin"}))
-
-
 def declared(shop: Shop) -> Declaration:
     with shop.database.read() as session:
-        return export_declaration(session, caller(shop))
+        return export_declaration(session, shop.caller)
 
 
 def exported(shop: Shop) -> bytes:
@@ -61,7 +56,7 @@ def exported(shop: Shop) -> bytes:
 
 
 def apply(shop: Shop, declaration: Declaration) -> Application:
-    return service.apply(shop.database, shop.settings, caller(shop), declaration, complete=True)
+    return service.apply(shop.database, shop.settings, shop.caller, declaration, complete=True)
 
 
 def imported(shop: Shop, package: bytes) -> Application:

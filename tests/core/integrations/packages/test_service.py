@@ -14,7 +14,7 @@ from core.definitions.agents.plan_outline import outline_pipeline
 from core.errors import BadInput
 from core.infra.storage.protocol import packages_key
 from core.integrations.packages.service import PackageService
-from tests.core.integrations.packages.test_import import caller, exported, fill
+from tests.core.integrations.packages.test_import import exported, fill
 from tests.support.shop import PIPELINE, Shop
 
 
@@ -38,7 +38,7 @@ def test_pipelines_are_checked_outside_the_transaction_and_once(
     if shop.settings.database.url is not None:
         pytest.skip("PostgreSQL accepts several writers")
     fill(shop)
-    upload = packages.create_upload(caller(other_shop))
+    upload = packages.create_upload(other_shop.caller)
     packages.store_upload(upload, io.BytesIO(exported(shop)))
     checked: list[str] = []
 
@@ -52,7 +52,7 @@ def test_pipelines_are_checked_outside_the_transaction_and_once(
         "core.definitions.agents.repository.check_pipeline",
     ):
         monkeypatch.setattr(name, check)
-    packages.import_upload(caller(other_shop), upload)
+    packages.import_upload(other_shop.caller, upload)
     assert PIPELINE in checked
     assert len(checked) == len(set(checked))
 
@@ -70,16 +70,16 @@ def test_an_export_is_written_to_disk_outside_the_transaction(
         synced.append(descriptor)
 
     monkeypatch.setattr(os, "fsync", fsync)
-    packages.export(caller(shop))
+    packages.export(shop.caller)
     assert synced
 
 
 @pytest.mark.folder
 def test_an_unchanged_export_is_stored_again_after_a_week(shop: Shop, packages: PackageService) -> None:
-    packages.export(caller(shop))
+    packages.export(shop.caller)
     (key,) = stored_keys(shop)
     os.utime(shop.storage.url_for(key, "spark"), (0, 0))
-    again = packages.export(caller(shop))
+    again = packages.export(shop.caller)
     with packages.open_content(packages.find_linked(again)) as content:
         assert content.read() == exported(shop)
 
@@ -88,5 +88,5 @@ def test_an_invalid_upload_is_not_stored(shop: Shop, packages: PackageService) -
     package = bytearray(exported(shop))
     package[100] ^= 1
     with pytest.raises(BadInput):
-        packages.store_upload(packages.create_upload(caller(shop)), io.BytesIO(package))
+        packages.store_upload(packages.create_upload(shop.caller), io.BytesIO(package))
     assert stored_keys(shop) == []

@@ -33,7 +33,7 @@ from core.tables import Delivery, Execution, ExecutionEvent, Webhook, now
 from tests.support.cases import each_case
 from tests.support.service import PATIENCE_SECONDS, wait_until
 from tests.support.shop import Shop, make_shop
-from tests.support.webhook_receiver import Receiver, receive_webhooks
+from tests.support.webhook_receiver import Receiver
 
 QUEUES = (WebhookQueue(),)
 
@@ -42,12 +42,6 @@ QUEUES = (WebhookQueue(),)
 def settings(settings: Settings) -> Settings:
     """The fetch guard is lifted for loopback."""
     return settings.replace(fetch_allow_networks=("127.0.0.1/32",))
-
-
-@pytest.fixture
-def told() -> Iterator[Receiver]:
-    with receive_webhooks() as told:
-        yield told
 
 
 @pytest.fixture
@@ -86,14 +80,14 @@ def stored(shop: Shop, webhook_id: str) -> Webhook:
 
 
 @pytest.mark.usefixtures("delivering")
-def test_all_events_are_delivered_signed_and_in_order(shop: Shop, told: Receiver) -> None:
-    webhook_id, secret = hook(shop, f"{told.url}/200/all")
+def test_all_events_are_delivered_signed_and_in_order(shop: Shop, receiver: Receiver) -> None:
+    webhook_id, secret = hook(shop, f"{receiver.url}/200/all")
     execution = shop.submit()
     shop.report(execution, "RUNNING")
     shop.complete(execution)
-    wait_until(lambda: len(told.of("/200/all")) == 3, PATIENCE_SECONDS)
+    wait_until(lambda: len(receiver.of("/200/all")) == 3, PATIENCE_SECONDS)
     bodies = {}
-    for message in told.of("/200/all"):
+    for message in receiver.of("/200/all"):
         find_signer([secret], message.headers, message.body)
         body = json.loads(message.body)
         bodies[body["type"]] = body
@@ -103,7 +97,9 @@ def test_all_events_are_delivered_signed_and_in_order(shop: Shop, told: Receiver
     data = bodies["execution.completed"]["data"]
     assert (data["executionId"], data["status"], data["attempt"]) == (execution.id, "COMPLETED", 1)
     wait_until(lambda: all(one.state == "DELIVERED" for one in deliveries(shop, webhook_id)), PATIENCE_SECONDS)
-    assert {message.headers["webhook-id"] for message in told.messages} == {d.id for d in deliveries(shop, webhook_id)}
+    assert {message.headers["webhook-id"] for message in receiver.messages} == {
+        d.id for d in deliveries(shop, webhook_id)
+    }
     assert [len(delivery.tries) for delivery in deliveries(shop, webhook_id)] == [1, 1, 1]
 
 
@@ -131,24 +127,24 @@ def test_a_later_event_waits_for_the_earlier_ones_of_its_execution(shop: Shop) -
 
 @pytest.mark.usefixtures("delivering")
 def test_a_receiver_that_does_not_answer_keeps_no_other_waiting(
-    shop: Shop, told: Receiver, monkeypatch: pytest.MonkeyPatch
+    shop: Shop, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(outgoing, "TOTAL_SECONDS", PATIENCE_SECONDS)
-    silent, _ = hook(shop, f"{told.url}/hang/x")
-    good, _ = hook(shop, f"{told.url}/200/x", events=["execution.pending"])
+    silent, _ = hook(shop, f"{receiver.url}/hang/x")
+    good, _ = hook(shop, f"{receiver.url}/200/x", events=["execution.pending"])
     for _ in range(3):
         fail(shop.database, shop.submit().id, "Over.")
-    wait_until(lambda: len(told.of("/200/x")) == 3, PATIENCE_SECONDS)
+    wait_until(lambda: len(receiver.of("/200/x")) == 3, PATIENCE_SECONDS)
     assert not any(delivery.tries for delivery in deliveries(shop, silent))
     assert stored(shop, good).failing_since is None
 
 
 @pytest.mark.long
 @pytest.mark.usefixtures("delivering")
-def test_faults_of_a_receiver_are_shown(shop: Shop, told: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_faults_of_a_receiver_are_shown(shop: Shop, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outgoing, "TOTAL_SECONDS", 3.0)
     paths = ("hang", "reset", "302", "500", "flood")
-    bad = {path: hook(shop, f"{told.url}/{path}/x")[0] for path in paths}
+    bad = {path: hook(shop, f"{receiver.url}/{path}/x")[0] for path in paths}
     fail(shop.database, shop.submit().id, "Over.")
     wait_until(lambda: all(deliveries(shop, bad[path])[0].tries for path in paths), PATIENCE_SECONDS)
     said = {path: deliveries(shop, bad[path])[0].tries[0]["error"] for path in paths}
@@ -157,7 +153,7 @@ def test_faults_of_a_receiver_are_shown(shop: Shop, told: Receiver, monkeypatch:
     assert "connection" in said["reset"]
     assert "redirects are not followed" in said["302"]
     assert said["500"] == "It answered 500."
-    assert told.of("/200/redirected") == []
+    assert receiver.of("/200/redirected") == []
     assert stored(shop, bad["500"]).failing_since is not None
 
 
@@ -191,20 +187,22 @@ def later(shop: Shop, by: timedelta) -> None:
             webhook.failing_since = webhook.failing_since and webhook.failing_since - by
 
 
-def test_tries_are_repeated_under_one_id_for_a_day_and_then_the_webhook_is_disabled(shop: Shop, told: Receiver) -> None:
-    webhook_id, _ = hook(shop, f"{told.url}/500/x", events=["execution.pending"])
+def test_tries_are_repeated_under_one_id_for_a_day_and_then_the_webhook_is_disabled(
+    shop: Shop, receiver: Receiver
+) -> None:
+    webhook_id, _ = hook(shop, f"{receiver.url}/500/x", events=["execution.pending"])
     shop.submit()
     once(shop)
     once(shop)
     (delivery,) = deliveries(shop, webhook_id)
-    assert (delivery.state, len(delivery.tries), len(told.messages)) == ("PENDING", 1, 1)
+    assert (delivery.state, len(delivery.tries), len(receiver.messages)) == ("PENDING", 1, 1)
     for _ in range(20):
         later(shop, timedelta(hours=2, minutes=30))
         once(shop)
     (delivery,) = deliveries(shop, webhook_id)
     assert delivery.state == "FAILED"
     assert 9 <= len(delivery.tries) <= 12
-    assert {message.headers["webhook-id"] for message in told.messages} == {delivery.id}
+    assert {message.headers["webhook-id"] for message in receiver.messages} == {delivery.id}
     assert all(one["status"] == 500 for one in delivery.tries)
     shop.submit()
     later(shop, timedelta(hours=20))
@@ -239,31 +237,31 @@ def test_a_delivery_that_cannot_be_sent_is_a_failed_try(
     assert [sentence in one["error"] for one in delivery.tries] == [True]
     assert delivery.state == "PENDING"
     assert stored(shop, webhook_id).failing_since is not None
-    told = capsys.readouterr()
-    assert delivery.id in told.out + told.err
+    receiver = capsys.readouterr()
+    assert delivery.id in receiver.out + receiver.err
 
 
-def test_a_receiver_that_answers_410_gets_no_more_events(shop: Shop, told: Receiver) -> None:
-    webhook_id, _ = hook(shop, f"{told.url}/410/x")
+def test_a_receiver_that_answers_410_gets_no_more_events(shop: Shop, receiver: Receiver) -> None:
+    webhook_id, _ = hook(shop, f"{receiver.url}/410/x")
     fail(shop.database, shop.submit().id, "Over.")
     once(shop)
     assert "gone" in (stored(shop, webhook_id).disabled_reason or "")
     assert {delivery.state for delivery in deliveries(shop, webhook_id)} == {"FAILED"}
 
 
-def test_a_delivery_claimed_by_a_dead_process_is_sent_again(shop: Shop, told: Receiver) -> None:
-    webhook_id, _ = hook(shop, f"{told.url}/200/x", events=["execution.pending"])
+def test_a_delivery_claimed_by_a_dead_process_is_sent_again(shop: Shop, receiver: Receiver) -> None:
+    webhook_id, _ = hook(shop, f"{receiver.url}/200/x", events=["execution.pending"])
     shop.submit()
     assert len(Dispatcher(shop.settings, shop.database, QUEUES)._lease_due(QUEUES[0], now())) == 1  # and dies
     once(shop)
-    assert told.messages == []
+    assert receiver.messages == []
     later(shop, deliver.LEASE)
     once(shop)
     assert deliveries(shop, webhook_id)[0].state == "DELIVERED"
 
 
-def test_a_change_that_is_rolled_back_sends_no_event(shop: Shop, told: Receiver) -> None:
-    webhook_id, _ = hook(shop, f"{told.url}/200/x")
+def test_a_change_that_is_rolled_back_sends_no_event(shop: Shop, receiver: Receiver) -> None:
+    webhook_id, _ = hook(shop, f"{receiver.url}/200/x")
     execution = shop.submit()
     with suppress(RuntimeError), shop.database.write() as session:
         assert move(session, session.get_one(Execution, execution.id), Trigger.START)
@@ -272,32 +270,32 @@ def test_a_change_that_is_rolled_back_sends_no_event(shop: Shop, told: Receiver)
 
 
 def test_only_the_events_that_are_asked_for_and_only_of_the_project(
-    shop: Shop, other_shop: Shop, told: Receiver
+    shop: Shop, other_shop: Shop, receiver: Receiver
 ) -> None:
-    webhook_id, _ = hook(shop, f"{told.url}/200/x", events=["execution.cancelled"])
-    theirs, _ = hook(other_shop, f"{told.url}/200/y")
+    webhook_id, _ = hook(shop, f"{receiver.url}/200/x", events=["execution.cancelled"])
+    theirs, _ = hook(other_shop, f"{receiver.url}/200/y")
     cancel(shop.database, shop.organization_id, shop.submit().id, "Stopped.")
     shop.submit()
     assert [delivery.type for delivery in deliveries(shop, webhook_id)] == ["execution.cancelled"]
     assert deliveries(other_shop, theirs) == []
 
 
-def test_during_a_rotation_both_secrets_sign(shop: Shop, told: Receiver) -> None:
-    webhook_id, old = hook(shop, f"{told.url}/200/x")
+def test_during_a_rotation_both_secrets_sign(shop: Shop, receiver: Receiver) -> None:
+    webhook_id, old = hook(shop, f"{receiver.url}/200/x")
     with shop.database.write() as session:
         rotated = WebhookRepository(session, shop.organization_id).rotate_secret(
             key_ring(shop), shop.project_id, webhook_id
         )
         new = rotated[1]
     send_test_event(shop.settings, shop.database, shop.organization_id, shop.project_id, webhook_id)
-    (message,) = told.messages
+    (message,) = receiver.messages
     for secret in (old, new):
         find_signer([secret], message.headers, message.body)
     with shop.database.write() as session:
         session.execute(update(Webhook).values(previous_until=now() - timedelta(seconds=1)))
     send_test_event(shop.settings, shop.database, shop.organization_id, shop.project_id, webhook_id)
     with pytest.raises(Unauthorized):
-        find_signer([old], told.messages[1].headers, told.messages[1].body)
+        find_signer([old], receiver.messages[1].headers, receiver.messages[1].body)
 
 
 @each_case(
@@ -319,14 +317,14 @@ def test_addresses_that_are_never_called_are_refused(shop: Shop, url: str) -> No
 
 
 def test_a_name_that_leads_to_a_private_address_is_refused_when_it_is_called(
-    shop: Shop, database: Database, told: Receiver
+    shop: Shop, database: Database, receiver: Receiver
 ) -> None:
     strict = make_shop(shop.settings.replace(fetch_allow_networks=()), database, "strict")
-    webhook_id, _ = hook(strict, told.url.replace("127.0.0.1", "localhost") + "/200/x")
+    webhook_id, _ = hook(strict, receiver.url.replace("127.0.0.1", "localhost") + "/200/x")
     shop_, id_ = strict.organization_id, strict.project_id
     send_test_event(strict.settings, database, shop_, id_, webhook_id)
     refused = deliveries(strict, webhook_id)[0].tries[0]["error"]
-    assert told.messages == []
+    assert receiver.messages == []
     unknown_id, _ = hook(strict, "http://nowhere.invalid/")
     send_test_event(strict.settings, database, shop_, id_, unknown_id)
     unknown = deliveries(strict, unknown_id)[0].tries[0]["error"]
@@ -334,14 +332,14 @@ def test_a_name_that_leads_to_a_private_address_is_refused_when_it_is_called(
     assert "may not call" in refused
 
 
-def test_the_service_may_always_call_itself(shop: Shop, database: Database, told: Receiver) -> None:
-    own = shop.settings.replace(fetch_allow_networks=(), public_url=told.url)
-    webhook_id, _ = hook(make_shop(own, database, "own"), f"{told.url}/200/x")
+def test_the_service_may_always_call_itself(shop: Shop, database: Database, receiver: Receiver) -> None:
+    own = shop.settings.replace(fetch_allow_networks=(), public_url=receiver.url)
+    webhook_id, _ = hook(make_shop(own, database, "own"), f"{receiver.url}/200/x")
     assert webhook_id
 
 
-def test_failing_is_no_edit_and_being_disabled_is_one(shop: Shop, told: Receiver) -> None:
-    webhook_id, _ = hook(shop, f"{told.url}/500/x")
+def test_failing_is_no_edit_and_being_disabled_is_one(shop: Shop, receiver: Receiver) -> None:
+    webhook_id, _ = hook(shop, f"{receiver.url}/500/x")
     made = stored(shop, webhook_id)
     shop.submit()
     once(shop)
@@ -355,8 +353,8 @@ def test_failing_is_no_edit_and_being_disabled_is_one(shop: Shop, told: Receiver
     assert compute_etag(disabled) != compute_etag(made)
 
 
-def test_of_secrets_that_are_made_at_once_the_last_one_follows_the_one_before(shop: Shop, told: Receiver) -> None:
-    webhook_id, _ = hook(shop, f"{told.url}/200/x")
+def test_of_secrets_that_are_made_at_once_the_last_one_follows_the_one_before(shop: Shop, receiver: Receiver) -> None:
+    webhook_id, _ = hook(shop, f"{receiver.url}/200/x")
 
     def rotate(_: int) -> str:
         with shop.database.write() as session:
@@ -390,8 +388,8 @@ def delete_old(shop: Shop, before: datetime) -> None:
         delete_old_events(session, before, None)
 
 
-def test_old_events_and_deliveries_are_deleted(shop: Shop, told: Receiver) -> None:
-    webhook_id, _ = hook(shop, f"{told.url}/200/x")
+def test_old_events_and_deliveries_are_deleted(shop: Shop, receiver: Receiver) -> None:
+    webhook_id, _ = hook(shop, f"{receiver.url}/200/x")
     shop.submit()
     delete_old(shop, now() - timedelta(days=7))
     assert len(deliveries(shop, webhook_id)) == 1

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from sqlalchemy import update
 
-from core.definitions.jobs.models import JobUpdate
-from core.definitions.jobs.repository import JobRepository
 from core.lifecycle.executions.attempts import list_attempts
 from core.lifecycle.executions.outbox import fetch_due
 from core.lifecycle.executions.reconcile import admit_waiting, fail_lost, fail_overdue, fail_zombies, list_overdue
@@ -20,11 +17,6 @@ from core.tables import Execution, ExecutionAttempt, ExecutionBill, ExecutionEve
 from tests.support.shop import GONE, Shop
 
 LONG_AGO = timedelta(days=1)
-
-
-def change_job(shop: Shop, **fields: Any) -> None:
-    with shop.database.write() as session:
-        JobRepository(session, shop.organization_id).update(shop.project_id, shop.job_id, JobUpdate(**fields))
 
 
 def start(shop: Shop) -> Execution:
@@ -62,9 +54,9 @@ def states(shop: Shop) -> list[str]:
 
 
 def test_a_lost_driver_is_retried_after_a_pause(shop: Shop) -> None:
-    change_job(shop, max_retries=2, retry_backoff_seconds=60)
+    shop.change_job(max_retries=2, retry_backoff_seconds=60)
     execution = start(shop)
-    change_job(shop, max_retries=0)  # what was accepted stays
+    shop.change_job(max_retries=0)  # what was accepted stays
     began = now()
     assert lose(shop, execution) == "QUEUED"
     waiting = shop.reload(execution)
@@ -105,7 +97,7 @@ def test_a_lost_driver_is_retried_after_a_pause(shop: Shop) -> None:
 
 
 def test_without_a_pause_the_next_attempt_begins_at_once(shop: Shop) -> None:
-    change_job(shop, max_retries=1, retry_backoff_seconds=0)
+    shop.change_job(max_retries=1, retry_backoff_seconds=0)
     execution = start(shop)
     assert lose(shop, execution) == "PENDING"
     assert shop.active() == 1
@@ -118,7 +110,7 @@ def test_without_a_pause_the_next_attempt_begins_at_once(shop: Shop) -> None:
 
 @pytest.mark.parametrize("retry_on", ["infrastructure", "any"])
 def test_failures_of_the_pipeline_are_retried_where_wanted(shop: Shop, retry_on: str) -> None:
-    change_job(shop, max_retries=1, retry_on=retry_on)
+    shop.change_job(max_retries=1, retry_on=retry_on)
     execution = start(shop)
     state = shop.report(execution, "FAILED", error_message="It broke.", additional_metrics={"attempt": 1})
     assert state == ("FAILED" if retry_on == "infrastructure" else "QUEUED")
@@ -130,7 +122,7 @@ def test_failures_of_the_pipeline_are_retried_where_wanted(shop: Shop, retry_on:
 
 
 def test_a_cancel_during_the_pause_ends_it(shop: Shop) -> None:
-    change_job(shop, max_retries=5)
+    shop.change_job(max_retries=5)
     execution = start(shop)
     lose(shop, execution)
     assert cancel(shop.database, shop.organization_id, execution.id, "Stopped.") == "CANCELLED"
@@ -140,7 +132,7 @@ def test_a_cancel_during_the_pause_ends_it(shop: Shop) -> None:
 
 
 def test_a_retry_waits_for_a_slot(shop: Shop) -> None:
-    change_job(shop, max_retries=1)
+    shop.change_job(max_retries=1)
     execution = start(shop)
     lose(shop, execution)
     for _ in range(10):
@@ -152,17 +144,17 @@ def test_a_retry_waits_for_a_slot(shop: Shop) -> None:
 
 
 def test_nothing_is_retried_that_somebody_has_ended(shop: Shop) -> None:
-    change_job(shop, max_retries=5, retry_on="any")
+    shop.change_job(max_retries=5, retry_on="any")
     given_up, disabled = start(shop), start(shop)
     fail_zombies(shop.database, shop.organization_id, 0, now() + timedelta(hours=1))
     assert (shop.reload(given_up).state, shop.reload(given_up).error_code) == ("FAILED", "given-up")
     disabled = start(shop)
-    change_job(shop, enabled=False)
+    shop.change_job(enabled=False)
     assert lose(shop, disabled) == "FAILED"
 
 
 def test_a_retry_by_hand_begins_the_count_anew(shop: Shop) -> None:
-    change_job(shop, max_retries=1, retry_backoff_seconds=0)
+    shop.change_job(max_retries=1, retry_backoff_seconds=0)
     execution = start(shop)
     lose(shop, execution)
     assert lose(shop, execution) == "FAILED"
@@ -173,7 +165,7 @@ def test_a_retry_by_hand_begins_the_count_anew(shop: Shop) -> None:
 
 
 def test_a_silent_driver_is_retried(shop: Shop) -> None:
-    change_job(shop, max_retries=1)
+    shop.change_job(max_retries=1)
     execution = start(shop)
     with shop.database.write() as session:
         session.execute(update(Execution).values(heartbeat_at=now() - timedelta(seconds=61)))
@@ -183,10 +175,11 @@ def test_a_silent_driver_is_retried(shop: Shop) -> None:
 
 
 def test_an_attempt_ends_at_its_timeout(shop: Shop) -> None:
-    change_job(shop, timeout_seconds=60, max_retries=1, retry_on="any", retry_backoff_seconds=0)
+    shop.change_job(timeout_seconds=60, max_retries=1, retry_on="any", retry_backoff_seconds=0)
     execution, unclaimed = start(shop), shop.submit()
-    assert list_overdue(shop.database, now() + timedelta(seconds=59)) == []
-    (overdue,) = list_overdue(shop.database, now() + timedelta(seconds=61))
+    claimed_at = shop.reload(execution).claimed_at
+    assert list_overdue(shop.database, claimed_at + timedelta(seconds=60)) == []
+    (overdue,) = list_overdue(shop.database, claimed_at + timedelta(seconds=61))
     assert overdue.id == execution.id
     assert fail_overdue(shop.database, overdue) == "PENDING"
     assert fail_overdue(shop.database, overdue) == "PENDING"  # the next attempt has its own time
@@ -201,7 +194,7 @@ def test_an_attempt_ends_at_its_timeout(shop: Shop) -> None:
 
 @pytest.mark.parametrize("by_hand", [False, True])
 def test_a_retry_of_a_failed_check_begins_before_the_pages_that_it_read(shop: Shop, by_hand: bool) -> None:
-    change_job(shop, max_retries=0 if by_hand else 3, retry_on="any")
+    shop.change_job(max_retries=0 if by_hand else 3, retry_on="any")
     execution = start(shop)
     checks = [{"check": "row_count at least 3", "passed": False, "severity": "error", "message": "2 rows"}]
     failed = {"attempt": 1, "progress": {"checks": checks}}

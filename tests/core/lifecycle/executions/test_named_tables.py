@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from sqlalchemy import select
 
 from core.data.datasets.versions import get_version, load_lineage, load_read_locations, remove_versions
-from core.definitions.jobs.models import JobCreate
-from core.definitions.jobs.repository import JobRepository
-from core.definitions.projects.models import ProjectCreate
-from core.definitions.projects.repository import ProjectRepository
 from core.errors import BadInput, Conflict
 from core.lifecycle.executions.paths import resolve_table
 from core.lifecycle.executions.reports import fail
@@ -43,15 +37,6 @@ def publish(shop: Shop, times: int = 1) -> list[str]:
     return [each.id for each in executions]
 
 
-def add_project(shop: Shop, name: str) -> Shop:
-    """Return a shop with another project of the organization, whose job is also called Books."""
-    with shop.database.write() as session:
-        project_id = ProjectRepository(session, shop.organization_id).create(ProjectCreate(name=name)).id
-        jobs = JobRepository(session, shop.organization_id)
-        job_id = jobs.create(project_id, JobCreate(name="Books", agent_id=shop.agent_id)).id
-    return replace(shop, project_id=project_id, job_id=job_id)
-
-
 @pytest.mark.parametrize("name", ["shop.books", "books", "Books", "SHOP.Books", "spindle://shop/books"])
 def test_a_name_means_the_current_version_and_a_number_another(shop: Shop, name: str) -> None:
     first, second = publish(shop, 2)
@@ -62,7 +47,7 @@ def test_a_name_means_the_current_version_and_a_number_another(shop: Shop, name:
 
 
 def test_a_bare_name_is_the_own_projects_first(shop: Shop) -> None:
-    other, third = add_project(shop, "Other"), add_project(shop, "Third")
+    other, third = shop.add_project("Other"), shop.add_project("Third")
     (published,) = publish(other)
     assert resolve(shop, "books") == (published, 1), "the only one"
     publish(third)
@@ -83,9 +68,12 @@ def test_unknown_and_unpublished_names_are_told_apart(shop: Shop) -> None:
 
 def test_datasets_of_another_organization_do_not_exist(shop: Shop, other_shop: Shop) -> None:
     publish(other_shop, 2)
-    secret = add_project(other_shop, "Hidden")
+    secret = other_shop.add_project("Hidden")
     publish(secret)
-    for name in ("hidden.books", "spindle://hidden/books", "hidden.books@1"):
+    with shop.database.read() as session:
+        ids = session.scalars(select(Dataset.id)).all()
+    assert len(ids) == 2
+    for name in ("hidden.books", "hidden", "spindle://hidden/books", "hidden.books@1", *ids):
         assert refuse(shop, name)[1] == "unknown-dataset", name
     assert refuse(shop, "shop.books@2")[1] == "unpublished-dataset", "its own job has not run"
 

@@ -10,15 +10,11 @@ import pytest
 from sqlalchemy import select, update
 
 from core.definitions.identity.limits import LimitsUpdate, change_limits
-from core.definitions.jobs.models import JobCreate
 from core.definitions.jobs.repository import JobRepository
-from core.definitions.projects.models import ProjectCreate
-from core.definitions.projects.repository import ProjectRepository
 from core.errors import Conflict, DailyLimit, TooMany
 from core.infra.database import Database
 from core.lifecycle.executions.organization_limits import count_active
 from core.lifecycle.executions.reconcile import admit_waiting
-from core.lifecycle.executions.repository import ExecutionRepository
 from core.tables import Dataset, Execution, OrganizationLimits, now
 from core.tables.states import State
 from tests.support.shop import Shop
@@ -29,46 +25,26 @@ def limit(shop: Shop, **limits: int) -> None:
         change_limits(session, shop.organization_id, LimitsUpdate(**limits))
 
 
-def add_project(shop: Shop, name: str) -> Shop:
-    """The same shop with a further project of the organization, which has a job of its own."""
-    with shop.database.write() as session:
-        project = ProjectRepository(session, shop.organization_id).create(ProjectCreate(name=name))
-        job = JobRepository(session, shop.organization_id).create(
-            project.id, JobCreate(name=f"{name} job", agent_id=shop.agent_id)
-        )
-        return replace(shop, project_id=project.id, job_id=job.id)
-
-
-def list_obstacles(shop: Shop, execution: Execution) -> list[str]:
-    with shop.database.read() as session:
-        executions = ExecutionRepository(session, shop.organization_id)
-        return executions.load_record(session.get_one(Execution, execution.id))["waits_for"]
-
-
-def states(shop: Shop, *executions: Execution) -> list[str]:
-    return [shop.reload(each).state for each in executions]
-
-
 def test_those_at_once_are_of_all_projects_and_wait_in_order(shop: Shop) -> None:
-    other = add_project(shop, "other")
+    other = shop.add_project("other")
     limit(shop, executions_at_once=2)
     first, second = shop.submit(), other.submit()
     with pytest.raises(TooMany, match="organization has as many executions") as refused:
         shop.submit()
     assert refused.value.details[0].code == "execution-limit"
     third, fourth = other.submit(queue=True), shop.submit(queue=True)
-    assert states(shop, third, fourth) == ["QUEUED", "QUEUED"]
-    assert [list_obstacles(shop, each) for each in (third, first)] == [["organization"], []]
+    assert shop.list_states(third, fourth) == ["QUEUED", "QUEUED"]
+    assert [shop.list_obstacles(each) for each in (third, first)] == [["organization"], []]
 
     shop.complete(first)  # the slot is that of the other project, which has waited for longer
-    assert states(shop, third, fourth) == ["QUEUED", "QUEUED"]
+    assert shop.list_states(third, fourth) == ["QUEUED", "QUEUED"]
     with pytest.raises(TooMany):
         shop.submit()
     admit_waiting(shop.database)
-    assert states(shop, third, fourth) == ["PENDING", "QUEUED"]
+    assert shop.list_states(third, fourth) == ["PENDING", "QUEUED"]
     other.complete(second)
     admit_waiting(shop.database)
-    assert states(shop, third, fourth) == ["PENDING", "PENDING"]
+    assert shop.list_states(third, fourth) == ["PENDING", "PENDING"]
 
     fifth = shop.submit(queue=True)
     limit(shop)  # as the settings say: none
@@ -80,8 +56,8 @@ def test_a_full_project_keeps_no_other_one_waiting(shop: Shop) -> None:
     limit(shop, executions_at_once=11)
     running = [shop.submit() for _ in range(10)]
     waiting = shop.submit(queue=True)
-    assert list_obstacles(shop, waiting) == ["project"]
-    assert add_project(shop, "other").submit().state == "PENDING"
+    assert shop.list_obstacles(waiting) == ["project"]
+    assert shop.add_project("other").submit().state == "PENDING"
     shop.complete(running[0])
     admit_waiting(shop.database)
     assert shop.reload(waiting).state == "PENDING"
@@ -89,7 +65,7 @@ def test_a_full_project_keeps_no_other_one_waiting(shop: Shop) -> None:
 
 def test_simultaneous_requests_exceed_neither_limit(shop: Shop) -> None:
     limit(shop, executions_at_once=5, executions_a_day=12)
-    shops = [add_project(shop, f"project {number}") for number in range(4)]
+    shops = [shop.add_project(f"project {number}") for number in range(4)]
     databases = [Database(shop.database.engine, shop.settings) for _ in shops]  # of several instances
 
     def submit(number: int) -> str:

@@ -1,15 +1,9 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 
-from core.definitions.jobs.models import JobCreate
-from core.definitions.jobs.repository import JobRepository
-from core.definitions.projects.models import ProjectCreate
-from core.definitions.projects.repository import ProjectRepository
 from core.lifecycle.executions.outbox import fetch_due, fetch_unclaimed, mark_launched, postpone
 from core.lifecycle.executions.reports import cancel, claim
-from core.lifecycle.executions.transitions import end_executions
 from core.tables import OutboxMessage, now
 from tests.support.shop import Shop, make_shop
 
@@ -36,14 +30,7 @@ def test_launches_are_due_oldest_first_until_they_are_made(shop: Shop) -> None:
 
 def test_organizations_and_their_projects_take_turns(shop: Shop) -> None:
     rival = make_shop(shop.settings, shop.database, "rival")
-    with shop.database.write() as session:
-        project = ProjectRepository(session, shop.organization_id).create(ProjectCreate(name="Second"))
-        jobs = JobRepository(session, shop.organization_id)
-        second = replace(
-            shop,
-            project_id=project.id,
-            job_id=jobs.create(project.id, JobCreate(name="More", agent_id=shop.agent_id)).id,
-        )
+    second = shop.add_project("Second")
     many = [shop.submit() for _ in range(5)]
     late, rivals = second.submit(), [rival.submit(), rival.submit()]
     expected = [many[0], rivals[0], late, rivals[1], *many[1:]]
@@ -94,8 +81,7 @@ def test_recording_a_launch_of_a_deleted_project_is_no_error(shop: Shop) -> None
     shop.submit()
     with shop.database.read() as session:
         (message,) = fetch_due(session, now())
-    with shop.database.write() as session:
-        ProjectRepository(session, shop.organization_id).delete(shop.project_id, end_executions)
+    shop.delete_project()
     with shop.database.write() as session:
         mark_launched(session, message, "run")
         assert fetch_due(session, now()) == []

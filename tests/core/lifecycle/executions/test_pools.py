@@ -12,19 +12,14 @@ from threading import Event
 import pytest
 from sqlalchemy import func, select, update
 
-from core.definitions.jobs.models import JobCreate, JobUpdate
-from core.definitions.jobs.repository import JobRepository
 from core.definitions.pools.models import PoolCreate, PoolUpdate
 from core.definitions.pools.repository import PoolRepository
-from core.definitions.projects.models import ProjectCreate
-from core.definitions.projects.repository import ProjectRepository
 from core.errors import Conflict, TooMany
 from core.infra.database import Database, open_database
 from core.lifecycle.executions.reconcile import admit_waiting
 from core.lifecycle.executions.reports import cancel, claim, fail, release_cancelled
-from core.lifecycle.executions.repository import ExecutionRepository
 from core.lifecycle.executions.retries import FailureCode
-from core.lifecycle.executions.transitions import MAX_CONCURRENT_EXECUTIONS, end_executions
+from core.lifecycle.executions.transitions import MAX_CONCURRENT_EXECUTIONS
 from core.tables import Execution, now
 from core.tables.states import TERMINAL
 from tests.support.shop import Shop
@@ -35,55 +30,30 @@ def add_pool(shop: Shop, name: str, limit: int) -> None:
         PoolRepository(session, shop.organization_id).create(PoolCreate(name=name, limit=limit))
 
 
-def set_pools(shop: Shop, *names: str) -> None:
-    with shop.database.write() as session:
-        JobRepository(session, shop.organization_id).update(shop.project_id, shop.job_id, JobUpdate(pools=[*names]))
-
-
-def add_job(shop: Shop, *names: str, project: str | None = None) -> Shop:
-    """Another job with these pools, of a new project or of the same one."""
-    with shop.database.write() as session:
-        projects = ProjectRepository(session, shop.organization_id)
-        project_id = projects.create(ProjectCreate(name=project)).id if project else shop.project_id
-        new = JobCreate(name="Beside", agent_id=shop.agent_id, pools=[*names])
-        job = JobRepository(session, shop.organization_id).create(project_id, new)
-        return replace(shop, project_id=project_id, job_id=job.id)
-
-
-def states(shop: Shop, *executions: Execution) -> list[str]:
-    return [shop.reload(each).state for each in executions]
-
-
-def obstacles(shop: Shop, execution: Execution) -> list[str]:
-    with shop.database.read() as session:
-        executions = ExecutionRepository(session, shop.organization_id)
-        return executions.load_record(session.get_one(Execution, execution.id))["waits_for"]
-
-
 def test_an_execution_waits_for_all_of_its_pools_and_tells_which(shop: Shop) -> None:
     add_pool(shop, "host", 1)
     add_pool(shop, "licence", 1)
-    set_pools(shop, "host", "licence", "host")
-    other = add_job(shop, "host", project="Second")
-    third = add_job(shop, "licence", project="Third")
+    shop.change_job(pools=["host", "licence", "host"])
+    other = shop.add_project("Second", pools=["host"])
+    third = shop.add_project("Third", pools=["licence"])
     running = [other.submit(), third.submit()]
     waiting = shop.submit(queue=True)
-    assert (waiting.state, obstacles(shop, waiting), shop.active()) == ("QUEUED", ["pool host", "pool licence"], 0)
+    assert (waiting.state, shop.list_obstacles(waiting), shop.active()) == ("QUEUED", ["pool host", "pool licence"], 0)
     with pytest.raises(TooMany, match=r"No place is free in these pools: 'host', 'licence'\.") as refused:
         shop.submit()
     assert refused.value.details[0].code == "pool-limit"
     fail(shop.database, running[0].id, "It broke.")
     admit_waiting(shop.database)
-    assert (states(shop, waiting), obstacles(shop, waiting)) == (["QUEUED"], ["pool licence"])
+    assert (shop.list_states(waiting), shop.list_obstacles(waiting)) == (["QUEUED"], ["pool licence"])
     fail(shop.database, running[1].id, "It broke.")
     admit_waiting(shop.database)
-    assert (states(shop, waiting), obstacles(shop, waiting), shop.active()) == (["PENDING"], [], 1)
+    assert (shop.list_states(waiting), shop.list_obstacles(waiting), shop.active()) == (["PENDING"], [], 1)
 
 
 def test_projects_take_turns_in_a_pool(shop: Shop) -> None:
     add_pool(shop, "host", 1)
-    set_pools(shop, "host")
-    other = add_job(shop, "host", project="Second")
+    shop.change_job(pools=["host"])
+    other = shop.add_project("Second", pools=["host"])
     first = [shop.submit(queue=True) for _ in range(4)]
     second = [other.submit(queue=True) for _ in range(2)]
     begun: list[Execution] = []
@@ -98,67 +68,66 @@ def test_projects_take_turns_in_a_pool(shop: Shop) -> None:
 
 def test_nobody_waits_behind_one_that_waits_for_a_pool(shop: Shop) -> None:
     add_pool(shop, "host", 1)
-    set_pools(shop, "host")
-    beside = add_job(shop)
+    shop.change_job(pools=["host"])
+    beside = shop.add_job("Beside")
     holder, blocked = shop.submit(), shop.submit(queue=True)
     others = [beside.submit() for _ in range(MAX_CONCURRENT_EXECUTIONS - 1)]
     later = beside.submit(queue=True)
-    assert obstacles(shop, blocked) == ["project", "pool host"]
+    assert shop.list_obstacles(blocked) == ["project", "pool host"]
     fail(shop.database, others[0].id, "It broke.")  # the slot is handed on at once
-    assert states(shop, blocked, later) == ["QUEUED", "PENDING"]
+    assert shop.list_states(blocked, later) == ["QUEUED", "PENDING"]
     last = beside.submit(queue=True)
     fail(shop.database, holder.id, "It broke.")  # the slot is left for the first one, which the launcher admits
     with pytest.raises(TooMany, match="10 executions, the limit"):
         beside.submit()
-    assert states(shop, blocked, last) == ["QUEUED", "QUEUED"]
+    assert shop.list_states(blocked, last) == ["QUEUED", "QUEUED"]
     admit_waiting(shop.database)
-    assert states(shop, blocked, last) == ["PENDING", "QUEUED"]
+    assert shop.list_states(blocked, last) == ["PENDING", "QUEUED"]
 
 
 def test_a_new_execution_does_not_pass_those_that_have_waited(shop: Shop) -> None:
     add_pool(shop, "host", 1)
-    set_pools(shop, "host")
-    beside = add_job(shop, "host")
+    shop.change_job(pools=["host"])
+    beside = shop.add_job("Beside", pools=["host"])
     holder, waiting = shop.submit(), shop.submit(queue=True)
     fail(shop.database, holder.id, "It broke.")
     with pytest.raises(TooMany):
         beside.submit()
     later = beside.submit(queue=True)
     admit_waiting(shop.database)
-    assert states(shop, waiting, later) == ["PENDING", "QUEUED"]
+    assert shop.list_states(waiting, later) == ["PENDING", "QUEUED"]
 
 
 def test_places_come_back_with_slots(shop: Shop) -> None:
     """After a pause before a retry, a cancel while the driver is ending, and a deletion of the job."""
     add_pool(shop, "host", 1)
-    set_pools(shop, "host")
-    other = add_job(shop, "host", project="Second")
+    shop.change_job(pools=["host"])
+    other = shop.add_project("Second", pools=["host"])
     retried = shop.submit()
     with shop.database.write() as session:
         session.execute(update(Execution).where(Execution.id == retried.id).values(max_retries=1))
     claim(shop.database, retried.id, 1, "run")
     fail(shop.database, retried.id, "It was lost.", code=FailureCode.DRIVER_LOST)
     cancelled = other.submit()  # the pause holds no place
-    assert obstacles(shop, retried) == []
+    assert shop.list_obstacles(retried) == []
     with shop.database.write() as session:
         session.execute(update(Execution).where(Execution.id == retried.id).values(retry_at=now() - timedelta(1)))
     claim(shop.database, cancelled.id, 1, "run")
     cancel(shop.database, shop.organization_id, cancelled.id, "Stopped.")
     admit_waiting(shop.database)
-    assert obstacles(shop, retried) == ["pool host"]
+    assert shop.list_obstacles(retried) == ["pool host"]
     release_cancelled(shop.database, cancelled.id, 1)
     admit_waiting(shop.database)
-    assert states(shop, retried) == ["PENDING"]
+    assert shop.list_states(retried) == ["PENDING"]
     assert other.retry(cancelled, queue=True).state == "QUEUED"
-    with shop.database.write() as session:
-        JobRepository(session, shop.organization_id).delete(shop.project_id, shop.job_id, end_executions)
+    shop.delete_job()
     admit_waiting(shop.database)
-    assert states(shop, cancelled) == ["PENDING"]
+    assert shop.list_states(cancelled) == ["PENDING"]
 
 
 def test_a_pool_that_jobs_name_stays_and_one_that_is_gone_has_no_limit(shop: Shop) -> None:
     add_pool(shop, "host", 1)
-    set_pools(shop, "host")
+    shop.change_job(pools=["host"])
     shop.submit()
     waiting = [shop.submit(queue=True) for _ in range(3)]
     with shop.database.write() as session:
@@ -168,19 +137,19 @@ def test_a_pool_that_jobs_name_stays_and_one_that_is_gone_has_no_limit(shop: Sho
         assert refused.value.details[0].code == "pool-in-use"
         pools.update("host", PoolUpdate(limit=2))
     admit_waiting(shop.database)
-    assert states(shop, *waiting) == ["PENDING", "QUEUED", "QUEUED"]
-    set_pools(shop)
+    assert shop.list_states(*waiting) == ["PENDING", "QUEUED", "QUEUED"]
+    shop.change_job(pools=[])
     assert shop.submit().state == "PENDING"  # what was accepted keeps its pools
     with shop.database.write() as session:
         PoolRepository(session, shop.organization_id).delete("host")
     admit_waiting(shop.database)
-    assert states(shop, *waiting) == ["PENDING"] * 3
+    assert shop.list_states(*waiting) == ["PENDING"] * 3
 
 
 def test_pools_of_organizations_are_apart(shop: Shop, other_shop: Shop) -> None:
     for each in (shop, other_shop):
         add_pool(each, "host", 1)
-        set_pools(each, "host")
+        each.change_job(pools=["host"])
         assert each.submit().state == "PENDING"
 
 
@@ -189,8 +158,8 @@ def test_many_at_once_never_exceed_a_pool_and_all_have_their_turn(shop: Shop) ->
     """Submits, ends and launchers of several instances, in threads."""
     limit, count = 3, 6
     add_pool(shop, "host", limit)
-    set_pools(shop, "host")
-    shops = [shop, *(add_job(shop, "host", project=name) for name in ("Second", "Third"))]
+    shop.change_job(pools=["host"])
+    shops = [shop, *(shop.add_project(name, pools=["host"]) for name in ("Second", "Third"))]
     stop, seen = Event(), list[int]()
     holding = select(func.count()).where(Execution.holds_slot)
     open_ones = select(Execution.id).where(Execution.state.not_in(TERMINAL))
@@ -226,5 +195,5 @@ def test_many_at_once_never_exceed_a_pool_and_all_have_their_turn(shop: Shop) ->
         for each in working:
             each.result()
     assert max(seen) <= limit
-    assert states(shop, *submitted) == ["FAILED"] * 3 * count
+    assert shop.list_states(*submitted) == ["FAILED"] * 3 * count
     assert [replace(each, database=shop.database).active() for each in shops] == [0, 0, 0]

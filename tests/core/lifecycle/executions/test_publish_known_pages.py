@@ -11,7 +11,6 @@ from core.data.datasets.collector import FileCollector
 from core.data.datasets.known_pages import find_known_pages, reset
 from core.data.datasets.service import DatasetService
 from core.data.files.process import FileReader
-from core.definitions.identity.api_keys import Identity
 from core.infra.storage.protocol import known_pages_key
 from core.lifecycle.executions.outputs import load_targets
 from core.tables import Dataset, DatasetVersion, Execution, FileRemoval, now
@@ -53,19 +52,15 @@ def get_known(shop: Shop) -> str | None:
         return find_known_pages(session, shop.organization_id, shop.job_id)
 
 
-def identify(shop: Shop) -> Identity:
-    return Identity(key_id="k", organization_id=shop.organization_id, scopes=frozenset({"admin"}))
-
-
 def forget(shop: Shop) -> None:
     with shop.database.write() as session:
-        reset(session, identify(shop), shop.project_id, shop.job_id)
+        reset(session, shop.caller, shop.project_id, shop.job_id)
 
 
 def restore(shop: Shop, number: int) -> None:
     with shop.database.read() as session:
         dataset = session.scalars(select(Dataset).where(Dataset.job_id == shop.job_id)).one()
-    open_datasets(shop).restore(shop.database, identify(shop), dataset.id, str(number))
+    open_datasets(shop).restore(shop.database, shop.caller, dataset.id, str(number))
 
 
 def open_datasets(shop: Shop) -> DatasetService:

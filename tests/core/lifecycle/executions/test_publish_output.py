@@ -10,8 +10,6 @@ from sqlalchemy import select
 from structlog.testing import capture_logs
 
 from core.data.datasets.repository import DatasetRepository, get_address
-from core.definitions.jobs.models import JobCreate, JobUpdate
-from core.definitions.jobs.repository import JobRepository
 from core.definitions.projects.models import ProjectCreate
 from core.definitions.projects.repository import ProjectRepository
 from core.errors import BadInput
@@ -113,13 +111,7 @@ def test_overwrite_keeps_the_new_folder_only(shop: Shop) -> None:
 
 def test_appends_of_two_jobs_to_one_path_add_up(shop: Shop) -> None:
     shop.write_pipeline(output("append"))
-    with shop.database.write() as session:
-        jobs = JobRepository(session, shop.organization_id)
-        ids = [shop.job_id, jobs.create(shop.project_id, JobCreate(name="Toys", agent_id=shop.agent_id)).id]
-    executions: list[Execution] = []
-    for job_id in ids * 4:
-        shop.job_id = job_id
-        executions.append(shop.submit())
+    executions = [each.submit() for each in [shop, shop.add_job("Toys")] * 4]
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(shop.complete, executions))
     with shop.database.read() as session:
@@ -230,9 +222,7 @@ def test_a_load_finds_tables_by_schema_and_name(shop: Shop) -> None:
 def test_the_input_dataset_is_input_path(shop: Shop) -> None:
     first = shop.submit()
     shop.complete(first)
-    with shop.database.write() as session:
-        changes = {"input_dataset_id": shop.reload(first).dataset_id}
-        JobRepository(session, shop.organization_id).update(shop.project_id, shop.job_id, JobUpdate(**changes))
+    shop.change_job(input_dataset_id=shop.reload(first).dataset_id)
     shop.write_pipeline(LOAD % "${INPUT_PATH}")
     reader = shop.submit()
     assert reader.parameters == {"INPUT_PATH": "spindle://shop/books"}

@@ -8,12 +8,9 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from core.definitions.jobs.models import JobCreate
-from core.definitions.jobs.repository import JobRepository
 from core.errors import BadInput
 from core.infra.storage.protocol import saves_key
 from core.lifecycle.executions.figures import list_past_figures
-from core.lifecycle.executions.transitions import end_executions
 from core.tables import Dataset, DatasetVersion, Execution
 from pipelines.contract.figures import Figures
 from tests.support.shop import PIPELINE, Shop
@@ -54,9 +51,7 @@ def test_nobody_else_may_write_to_the_dataset_of_rejected_rows(shop: Shop) -> No
     with pytest.raises(BadInput) as refused:
         shop.submit()
     assert [detail.code for detail in refused.value.details] == ["duplicate-path"]
-    with shop.database.write() as session:
-        other = JobCreate(name="Books rejected", agent_id=shop.agent_id)
-        JobRepository(session, shop.organization_id).create(shop.project_id, other)
+    shop.add_job("Books rejected")
     shop.write_pipeline(QUARANTINE)
     with pytest.raises(BadInput) as refused:
         shop.submit()
@@ -70,8 +65,7 @@ def test_the_rows_that_went_aside_are_deleted_with_their_job(shop: Shop, columns
     with shop.database.write() as session:
         (rejected,) = session.scalars(select(Dataset).where(Dataset.job_id.is_(None)))
         session.get_one(DatasetVersion, rejected.current_version_id).columns = columns
-    with shop.database.write() as session:
-        JobRepository(session, shop.organization_id).delete(shop.project_id, shop.job_id, end_executions)
+    shop.delete_job()
     assert [name for name, _, _ in list_versions(shop)] == ([] if columns == COLUMNS else [rejected.slug])
 
 

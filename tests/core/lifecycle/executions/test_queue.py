@@ -8,15 +8,12 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import update
 
-from core.definitions.jobs.repository import JobRepository
-from core.definitions.projects.repository import ProjectRepository
 from core.errors import TooMany
 from core.lifecycle.executions import transitions
 from core.lifecycle.executions.outbox import fetch_due
 from core.lifecycle.executions.reconcile import fail_lost, fail_zombies
 from core.lifecycle.executions.reports import cancel, claim, fail, release_cancelled
 from core.lifecycle.executions.repository import list_stopping
-from core.lifecycle.executions.transitions import end_executions
 from core.lifecycle.tasks.repository import TaskRepository
 from core.tables import Execution, now
 from tests.support.shop import GONE, Shop
@@ -24,10 +21,6 @@ from tests.support.shop import GONE, Shop
 
 def full(shop: Shop) -> list[Execution]:
     return [shop.submit() for _ in range(10)]
-
-
-def states(shop: Shop, executions: list[Execution]) -> list[str]:
-    return [shop.reload(execution).state for execution in executions]
 
 
 @pytest.mark.long
@@ -48,7 +41,7 @@ def test_an_ending_execution_hands_its_slot_to_the_oldest_in_the_queue(shop: Sho
     running = full(shop)
     waiting = [shop.submit(queue=True) for _ in range(6)]
     shop.complete(running[0])
-    assert states(shop, waiting) == ["PENDING"] + ["QUEUED"] * 5
+    assert shop.list_states(*waiting) == ["PENDING"] + ["QUEUED"] * 5
     shop.report(running[1], "FAILED", error_message="It broke.")
     cancel(shop.database, shop.organization_id, running[2].id, "Stopped.")
     fail(shop.database, running[3].id, "It crashed.")
@@ -56,7 +49,7 @@ def test_an_ending_execution_hands_its_slot_to_the_oldest_in_the_queue(shop: Sho
     silent(shop, running[4])
     shop.report(running[5], "RUNNING", started_at=now() - timedelta(hours=30))
     fail_zombies(shop.database, shop.organization_id, 24, now())
-    assert states(shop, waiting) == ["PENDING"] * 6
+    assert shop.list_states(*waiting) == ["PENDING"] * 6
     assert shop.active() == 10
     with shop.database.read() as session:
         launched = {message.execution_id for message in fetch_due(session, now())}
@@ -80,14 +73,14 @@ def test_a_queued_execution_can_be_cancelled(shop: Shop) -> None:
     assert cancel(shop.database, shop.organization_id, first.id, "Not wanted.") == "CANCELLED"
     assert shop.active() == 10
     shop.complete(running[0])
-    assert states(shop, [first, second]) == ["CANCELLED", "PENDING"]
+    assert shop.list_states(first, second) == ["CANCELLED", "PENDING"]
 
 
 def test_stopping_the_job_starts_nothing_of_it(shop: Shop) -> None:
     executions = full(shop) + [shop.submit(queue=True) for _ in range(3)]
     with shop.database.write() as session:
         TaskRepository(session, shop.organization_id).stop_all(shop.project_id, shop.job_id)
-    assert set(states(shop, executions)) == {"CANCELLED"}
+    assert set(shop.list_states(*executions)) == {"CANCELLED"}
     assert shop.active() == 0
     with shop.database.read() as session:
         assert fetch_due(session, now()) == []
@@ -96,8 +89,7 @@ def test_stopping_the_job_starts_nothing_of_it(shop: Shop) -> None:
 def test_a_project_is_deleted_with_its_queued_executions(shop: Shop) -> None:
     full(shop)
     shop.submit(queue=True)
-    with shop.database.write() as session:
-        ProjectRepository(session, shop.organization_id).delete(shop.project_id, end_executions)
+    shop.delete_project()
     with shop.database.read() as session:
         assert session.query(Execution).count() == 0
 
@@ -112,17 +104,9 @@ def test_the_queue_is_bounded(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.long
-def test_ends_and_submits_at_once_leave_no_slot_unused(shop: Shop) -> None:
-    at_once(shop, 40)
-
-
-@pytest.mark.long
 def test_two_hundred_at_once_all_run_in_the_end(shop: Shop) -> None:
-    at_once(shop, 200)
-
-
-def at_once(shop: Shop, count: int) -> None:
     """Queued all at once by some threads while others end what runs: ten at most at a time, all of them once."""
+    count = 200
     with ThreadPoolExecutor(20) as pool:
         submitted = [pool.submit(shop.submit, queue=True) for _ in range(count)]
         while True:
@@ -143,13 +127,13 @@ def test_a_cancelled_execution_keeps_its_slot_until_its_driver_is_gone(shop: Sho
     waiting = shop.submit(queue=True)
     claim(shop.database, running[0].id, 1, "run")
     assert cancel(shop.database, shop.organization_id, running[0].id, "Stopped.") == "CANCELLED"
-    assert (shop.active(), states(shop, [waiting])) == (10, ["QUEUED"])
+    assert (shop.active(), shop.list_states(waiting)) == (10, ["QUEUED"])
     with shop.database.read() as session:
         assert [each.id for each in list_stopping(session)] == [running[0].id]
     for attempt in (2, 1, 1):
         release_cancelled(shop.database, running[0].id, attempt)
         released = attempt == 1
-        assert states(shop, [waiting]) == ["PENDING" if released else "QUEUED"]
+        assert shop.list_states(waiting) == ["PENDING" if released else "QUEUED"]
         assert shop.active() == 10
     with shop.database.read() as session:
         assert list_stopping(session) == []
@@ -169,8 +153,7 @@ def test_a_retry_takes_over_the_slot_of_its_cancelled_attempt(shop: Shop) -> Non
 def test_deleting_a_job_frees_the_slots_of_its_cancelled_executions(shop: Shop) -> None:
     execution = shop.submit()
     claim(shop.database, execution.id, 1, "run")
-    with shop.database.write() as session:
-        JobRepository(session, shop.organization_id).delete(shop.project_id, shop.job_id, end_executions)
+    shop.delete_job()
     assert shop.active() == 0
     release_cancelled(shop.database, execution.id, 1)
     assert shop.active() == 0

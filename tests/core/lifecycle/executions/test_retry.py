@@ -8,8 +8,6 @@ import pytest
 
 from core.definitions.credentials.models import CredentialCreate, CredentialUpdate
 from core.definitions.credentials.repository import CredentialRepository, decrypt_environment
-from core.definitions.jobs.models import JobUpdate
-from core.definitions.jobs.repository import JobRepository
 from core.errors import BadInput, Conflict, NotFound, TooMany
 from core.infra.encryption import KeyRing
 from core.infra.idempotency import IdempotencyKey
@@ -66,7 +64,7 @@ def test_only_failed_executions_are_retried(shop: Shop, status: str | None) -> N
     assert shop.reload(execution).attempt == 1
 
 
-def test_a_cancelled_execution_is_shown_as_failed(shop: Shop) -> None:
+def test_a_cancelled_execution_is_retried(shop: Shop) -> None:
     execution = shop.submit()
     cancel(shop.database, shop.organization_id, execution.id, "Stopped.")
     assert shop.retry(execution).attempt == 2
@@ -127,8 +125,7 @@ def test_a_disabled_job_and_another_organization_are_refused(shop: Shop, other_s
     other_shop.project_id, other_shop.job_id = shop.project_id, shop.job_id
     with pytest.raises(NotFound):
         other_shop.retry(execution)
-    with shop.database.write() as session:
-        JobRepository(session, shop.organization_id).update(shop.project_id, shop.job_id, JobUpdate(enabled=False))
+    shop.change_job(enabled=False)
     with pytest.raises(Conflict, match="disabled"):
         shop.retry(execution)
     assert shop.active() == 0

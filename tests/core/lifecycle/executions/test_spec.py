@@ -183,10 +183,6 @@ def test_the_allowance_is_what_the_executions_of_the_day_have_left(shop: Shop) -
         assert find_allowance(session, spent_all.model, shop.organization_id, noon) == Allowance(calls=0)
 
 
-def test_attempts_write_to_folders_of_their_own() -> None:
-    assert output_key("o", "e", 1) != output_key("o", "e", 2)
-
-
 def test_each_of_several_organizations_has_local_folders_of_its_own(shop: Shop) -> None:
     settings = Settings(data=shop.settings.data, local_folders=("/srv/files", "/mnt/in/"))
     with shop.database.read() as session:

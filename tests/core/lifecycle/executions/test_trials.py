@@ -10,8 +10,6 @@ from sqlalchemy import select
 from core.data.datasets.collector import FileCollector
 from core.data.datasets.repository import DatasetRepository
 from core.data.sql.catalog import Catalog
-from core.definitions.jobs.models import JobUpdate
-from core.definitions.jobs.repository import JobRepository
 from core.errors import BadInput
 from core.lifecycle.executions.figures import list_past_figures
 from core.lifecycle.executions.spec import build_spec
@@ -97,8 +95,7 @@ def test_checks_do_not_compare_with_a_trial(shop: Shop) -> None:
 
 def test_the_job_chooses_and_an_execution_may_choose_otherwise(shop: Shop) -> None:
     assert shop.submit(limit=3).publishes
-    with shop.database.write() as session:
-        JobRepository(session, shop.organization_id).update(shop.project_id, shop.job_id, JobUpdate(publish=False))
+    shop.change_job(publish=False)
     assert [shop.submit().publishes, shop.submit(publish=True).publishes] == [False, True]
 
 

@@ -11,8 +11,6 @@ import pytest
 from sqlalchemy import select
 
 from core.definitions.identity.api_keys import Identity
-from core.definitions.jobs.models import JobCreate
-from core.definitions.jobs.repository import JobRepository
 from core.definitions.schedules import service as schedules
 from core.definitions.schedules.models import ScheduleUpdate
 from core.definitions.schedules.repository import TickWithJobs
@@ -33,7 +31,7 @@ class Timed:
 
     @property
     def caller(self) -> Identity:
-        return Identity(self.shop.organization_id, "key", frozenset({"admin"}))
+        return self.shop.caller
 
     def set(self, **changes: Any) -> ScheduleState:
         with self.shop.database.write() as session:
@@ -73,14 +71,10 @@ class Timed:
         ]
 
     def executions(self) -> list[Execution]:
-        with self.shop.database.read() as session:
-            return list(session.scalars(select(Execution).order_by(Execution.id)))
+        return self.shop.list_executions()
 
     def add_job(self, name: str, **values: Any) -> str:
-        with self.shop.database.write() as session:
-            jobs = JobRepository(session, self.shop.organization_id)
-            new = JobCreate(**{"name": name, "agent_id": self.shop.agent_id, **values})
-            return jobs.create(self.shop.project_id, new).id
+        return self.shop.add_job(name, **values).job_id
 
 
 @pytest.fixture

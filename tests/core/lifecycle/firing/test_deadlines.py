@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
-from core.definitions.jobs.models import JobUpdate
-from core.definitions.jobs.repository import JobRepository
 from core.infra.encryption import KeyRing
 from core.infra.secrets import load_service_key
 from core.integrations.webhooks.models import WebhookCreate
@@ -21,11 +19,6 @@ from tests.core.integrations.notifications.test_notifications import list_notice
 from tests.support.shop import Shop
 
 DAY = timedelta(days=1)
-
-
-def write_job(shop: Shop, **changes: Any) -> None:
-    with shop.database.write() as session:
-        JobRepository(session, shop.organization_id).update(shop.project_id, shop.job_id, JobUpdate(**changes))
 
 
 def write_target(shop: Shop, **values: Any) -> str:
@@ -44,12 +37,12 @@ def test_a_stale_table_is_told_once_and_again_after_a_publication(shop: Shop) ->
         hooks = WebhookRepository(session, shop.organization_id)
         hooks.create(shop.settings, KeyRing(load_service_key(shop.settings)), shop.project_id, new)
     shop.complete(shop.submit())
-    write_job(shop, freshness={"maxAge": "PT26H"})
+    shop.change_job(freshness={"maxAge": "PT26H"})
     check_deadlines(shop.database, now() + timedelta(hours=25))
     assert list_stale(shop) == []
     check_deadlines(shop.database, now() + timedelta(hours=27))
     check_deadlines(shop.database, now() + 9 * DAY)
-    write_job(shop, freshness={"maxAge": "PT26H"})  # clients send whole records
+    shop.change_job(freshness={"maxAge": "PT26H"})  # clients send whole records
     check_deadlines(shop.database, now() + 9 * DAY)
     ((event, reason),) = list_notices(shop)
     assert (event, reason.split(":")[0]) == ("late", "It has published nothing for PT26H")
@@ -64,13 +57,13 @@ def test_a_stale_table_is_told_once_and_again_after_a_publication(shop: Shop) ->
 
 
 def test_a_job_that_has_never_published_becomes_stale_too_unless_it_is_disabled(shop: Shop) -> None:
-    write_job(shop, freshness={"maxAge": "PT1H"}, enabled=False)
+    shop.change_job(freshness={"maxAge": "PT1H"}, enabled=False)
     check_deadlines(shop.database, now() + DAY)
     assert list_stale(shop) == []
-    write_job(shop, enabled=True)
+    shop.change_job(enabled=True)
     check_deadlines(shop.database, now() + DAY)
     assert [each["datasetId"] for each in list_stale(shop)] == [None]
-    write_job(shop, freshness={})
+    shop.change_job(freshness={})
     with shop.database.read() as session:
         assert session.scalar(select(Job.stale_at)) is None
         assert find_next_time(session, now()) is None
@@ -90,7 +83,7 @@ def test_an_execution_is_expected_by_a_time_of_the_day(
     shop: Shop, ended: str | None, expected: list[str], publish: bool
 ) -> None:
     """In Berlin's winter; an execution begins half an hour before it ends."""
-    write_job(shop, publish=publish)
+    shop.change_job(publish=publish)
     rule_id = write_target(shop, events=[], begin_by="06:30", end_by="06:40", timezone="Europe/Berlin")
     day = datetime(2027, 1, 12, tzinfo=UTC)
     execution = shop.submit()

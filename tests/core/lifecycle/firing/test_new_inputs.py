@@ -13,7 +13,7 @@ from core.errors import BadInput
 from core.lifecycle.executions.reports import fail
 from core.lifecycle.firing.new_inputs import NewInputs
 from core.tables import Execution
-from tests.core.lifecycle.outlines.test_outlines import add_job, join
+from tests.core.lifecycle.outlines.test_outlines import join
 from tests.support.shop import PIPELINE, Shop
 
 ON_NEW_INPUT = {"onNewInput": True}
@@ -44,7 +44,7 @@ def take_new(shop: Shop, job_id: str) -> list[Execution]:
 
 
 def test_a_job_follows_its_input_once_for_each_version(shop: Shop, launcher: NewInputs) -> None:
-    reader = add_job(shop, "Reader", join("shop.books"), trigger=ON_NEW_INPUT)
+    reader = shop.add_job("Reader", join("shop.books"), trigger=ON_NEW_INPUT).job_id
     launcher.execute_due()
     assert take_new(shop, reader) == []  # there is no table yet
     for _ in range(2):
@@ -61,7 +61,7 @@ def test_a_job_follows_its_input_once_for_each_version(shop: Shop, launcher: New
 
 
 def test_a_job_that_publishes_nothing_follows_its_input_once_too(shop: Shop, launcher: NewInputs) -> None:
-    reader = add_job(shop, "Reader", join("shop.books"), trigger=ON_NEW_INPUT, publish=False)
+    reader = shop.add_job("Reader", join("shop.books"), trigger=ON_NEW_INPUT, publish=False).job_id
     shop.complete(shop.submit())
     for number in (1, 0):
         launcher.execute_due()
@@ -71,8 +71,8 @@ def test_a_job_that_publishes_nothing_follows_its_input_once_too(shop: Shop, lau
 def test_a_job_with_partitions_follows_no_input(shop: Shop) -> None:
     country = {"values": ["it"], "parameter": "COUNTRY"}
     with pytest.raises(BadInput, match="which of its partitions"):
-        add_job(shop, "Reader", join("shop.books"), trigger=ON_NEW_INPUT, partitions=[country])
-    reader = add_job(shop, "Reader", join("shop.books"), trigger=ON_NEW_INPUT)
+        shop.add_job("Reader", join("shop.books"), trigger=ON_NEW_INPUT, partitions=[country])
+    reader = shop.add_job("Reader", join("shop.books"), trigger=ON_NEW_INPUT).job_id
     update = JobUpdate.model_validate({"partitions": [country]})
     with shop.database.write() as session:
         jobs = JobRepository(session, shop.organization_id)
@@ -81,8 +81,8 @@ def test_a_job_with_partitions_follows_no_input(shop: Shop) -> None:
 
 
 def test_a_job_waits_for_all_that_are_executed_before_it(shop: Shop, launcher: NewInputs) -> None:
-    prices = add_job(shop, "Prices", PIPELINE)
-    reader = add_job(shop, "Reader", join("shop.books", "shop.prices"), trigger=ON_NEW_INPUT)
+    prices = shop.add_job("Prices", PIPELINE).job_id
+    reader = shop.add_job("Reader", join("shop.books", "shop.prices"), trigger=ON_NEW_INPUT).job_id
     run_other(shop, prices)
     launcher.execute_due()
     assert take_new(shop, reader) == []
@@ -97,10 +97,10 @@ def test_a_job_waits_for_all_that_are_executed_before_it(shop: Shop, launcher: N
 
 
 def test_a_chain_is_followed_and_a_circle_is_not(shop: Shop, launcher: NewInputs) -> None:
-    second = add_job(shop, "Second", PIPELINE)
+    second = shop.add_job("Second", PIPELINE).job_id
     run_other(shop, second)
     shop.complete(shop.submit())
-    first = add_job(shop, "First", join("shop.books", "shop.second"), trigger=ON_NEW_INPUT)
+    first = shop.add_job("First", join("shop.books", "shop.second"), trigger=ON_NEW_INPUT).job_id
     run_other(shop, first)
     with shop.database.write() as session:
         agent = AgentRepository(session, shop.organization_id)
@@ -117,7 +117,7 @@ def test_a_chain_is_followed_and_a_circle_is_not(shop: Shop, launcher: NewInputs
 
 
 def test_a_failure_is_not_repeated_for_the_same_versions(shop: Shop, launcher: NewInputs) -> None:
-    reader = add_job(shop, "Reader", join("shop.books"), trigger=ON_NEW_INPUT)
+    reader = shop.add_job("Reader", join("shop.books"), trigger=ON_NEW_INPUT).job_id
     shop.complete(shop.submit())
     launcher.execute_due()
     with shop.database.read() as session:
@@ -137,7 +137,7 @@ def test_a_failure_is_not_repeated_for_the_same_versions(shop: Shop, launcher: N
 
 
 def test_a_job_follows_those_that_it_depends_on_without_reading_them(shop: Shop, launcher: NewInputs) -> None:
-    later = add_job(shop, "Later", PIPELINE, depends_on=["Books"], trigger=ON_NEW_INPUT)
+    later = shop.add_job("Later", PIPELINE, depends_on=["Books"], trigger=ON_NEW_INPUT).job_id
     for _ in range(2):
         shop.complete(shop.submit())
         launcher.execute_due()
@@ -148,7 +148,7 @@ def test_a_job_follows_those_that_it_depends_on_without_reading_them(shop: Shop,
 
 def test_a_version_that_the_pipeline_chooses_is_never_new(shop: Shop, launcher: NewInputs) -> None:
     shop.complete(shop.submit())
-    reader = add_job(shop, "Reader", join("shop.books@1"), trigger=ON_NEW_INPUT)
+    reader = shop.add_job("Reader", join("shop.books@1"), trigger=ON_NEW_INPUT).job_id
     launcher.execute_due()
     assert len(take_new(shop, reader)) == 1
     shop.complete(shop.submit())

@@ -3,50 +3,38 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import update
 
-from core.definitions.jobs.models import JobUpdate
-from core.definitions.jobs.repository import JobRepository
 from core.errors import BadInput
 from core.lifecycle.firing.once import execute_scheduled
 from core.lifecycle.tasks.models import TaskCreate
 from core.lifecycle.tasks.repository import TaskRepository
-from core.tables import Execution, Job, Task, now
+from core.tables import Job, Task, now
 from tests.support.shop import Shop
 
 HOUR = timedelta(hours=1)
 
 
-def set_time(shop: Shop, at: datetime | str) -> None:
-    with shop.database.write() as session:
-        JobRepository(session, shop.organization_id).update(shop.project_id, shop.job_id, JobUpdate(scheduled_time=at))
-
-
-def list_executions(shop: Shop) -> list[Execution]:
-    with shop.database.read() as session:
-        return list(session.scalars(select(Execution).order_by(Execution.id)))
-
-
 def test_a_job_is_executed_once_for_each_time(shop: Shop) -> None:
     due = now() + HOUR
-    set_time(shop, due)
+    shop.change_job(scheduled_time=due)
     execute_scheduled(shop.database, shop.settings, due - timedelta(seconds=1))
-    assert list_executions(shop) == []
+    assert shop.list_executions() == []
     with ThreadPoolExecutor(4) as pool:
         for future in [pool.submit(execute_scheduled, shop.database, shop.settings, due) for _ in range(4)]:
             future.result()
-    set_time(shop, due)  # clients send whole records
+    shop.change_job(scheduled_time=due)  # clients send whole records
     execute_scheduled(shop.database, shop.settings, due + HOUR)
-    (execution,) = list_executions(shop)
+    (execution,) = shop.list_executions()
     assert (execution.trigger, execution.tick_at) == ("scheduledTime", due)
-    set_time(shop, due + HOUR)
+    shop.change_job(scheduled_time=due + HOUR)
     execute_scheduled(shop.database, shop.settings, due + HOUR)
-    set_time(shop, "")
+    shop.change_job(scheduled_time="")
     execute_scheduled(shop.database, shop.settings, due + 9 * HOUR)
-    assert len(list_executions(shop)) == 2
+    assert len(shop.list_executions()) == 2
 
 
 def test_a_task_is_executed_once(shop: Shop) -> None:
@@ -56,26 +44,26 @@ def test_a_task_is_executed_once(shop: Shop) -> None:
         task = tasks.create(shop.project_id, shop.job_id, TaskCreate(name="At noon", scheduled_time=due)).task
     for _ in range(2):
         execute_scheduled(shop.database, shop.settings, due)
-    (execution,) = list_executions(shop)
+    (execution,) = shop.list_executions()
     assert execution.task_id == task.id
 
 
 def test_a_job_that_cannot_be_executed_then_is_not_tried_again(shop: Shop) -> None:
     due = now() + HOUR
-    set_time(shop, due)
+    shop.change_job(scheduled_time=due)
     with shop.database.write() as session:
         session.execute(update(Job).values(enabled=False))
     execute_scheduled(shop.database, shop.settings, due)
     with shop.database.write() as session:
         session.execute(update(Job).values(enabled=True))
     execute_scheduled(shop.database, shop.settings, due)
-    assert list_executions(shop) == []
+    assert shop.list_executions() == []
 
 
 def test_a_new_time_in_the_past_is_refused_and_an_unchanged_one_is_fine(shop: Shop) -> None:
     past = now() - HOUR
     with pytest.raises(BadInput) as refused:
-        set_time(shop, past)
+        shop.change_job(scheduled_time=past)
     assert (refused.value.details[0].path, refused.value.details[0].code) == ("scheduledTime", "past-time")
     with shop.database.write() as session, pytest.raises(BadInput):
         TaskRepository(session, shop.organization_id).create(
@@ -84,4 +72,4 @@ def test_a_new_time_in_the_past_is_refused_and_an_unchanged_one_is_fine(shop: Sh
     with shop.database.write() as session:
         session.execute(update(Job).values(scheduled_time=past))
         session.execute(update(Task).values(scheduled_time=past))
-    set_time(shop, past)
+    shop.change_job(scheduled_time=past)

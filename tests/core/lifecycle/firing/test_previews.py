@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from core.definitions.projects.models import ProjectUpdate
-from core.definitions.projects.repository import ProjectRepository
 from core.lifecycle.firing.previews import PREVIEW, describe_tick_preview
 from core.lifecycle.firing.schedules import NO_JOBS
 from core.tables import Job
@@ -35,9 +33,7 @@ def test_a_preview_of_a_disabled_schedule_says_so_and_records_no_tick(timed: Tim
         f"{PREVIEW} The schedule is disabled. If enabled: The tick of 2027-03-01T00:00:00Z would execute:",
         "Books: no parameters.",
     ]
-    with timed.shop.database.write() as session:
-        projects = ProjectRepository(session, timed.shop.organization_id)
-        projects.update(timed.shop.project_id, ProjectUpdate(enabled=False))
+    timed.shop.change_project(enabled=False)
     assert "The project is disabled." in preview(timed)
     assert timed.ticks() == []
 

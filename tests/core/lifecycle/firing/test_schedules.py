@@ -13,8 +13,6 @@ from core.definitions.agents.models import AgentCreate
 from core.definitions.agents.repository import AgentRepository
 from core.definitions.identity.limits import LimitsUpdate, change_limits
 from core.definitions.jobs.repository import JobRepository
-from core.definitions.projects.models import ProjectUpdate
-from core.definitions.projects.repository import ProjectRepository
 from core.definitions.schedules import service as schedules
 from core.definitions.schedules.models import ScheduleCreate
 from core.errors import Unavailable
@@ -215,10 +213,7 @@ def test_a_job_waits_for_the_jobs_that_it_reads_or_depends_on(
     elif ends == "FAILED":
         timed.shop.report(first, "FAILED", error_message="It broke.")
     else:
-        with timed.shop.database.write() as session:
-            JobRepository(session, timed.shop.organization_id).delete(
-                timed.shop.project_id, timed.shop.job_id, end_executions
-            )
+        timed.shop.delete_job()
     timed.sync()
     timed.sync()
     last = "WAITING" if ends == "COMPLETED" else "SKIPPED"
@@ -268,15 +263,11 @@ def test_disabled_schedules_and_projects_fire_nothing(timed: Timed) -> None:
     timed.set(enabled=False)
     assert (timed.fire(MONDAY).state, timed.set(enabled=True).schedule.enabled) == ("SKIPPED", True)
     timed.rewind(MONDAY + HOUR)
-    with timed.shop.database.write() as session:
-        projects = ProjectRepository(session, timed.shop.organization_id)
-        projects.update(timed.shop.project_id, ProjectUpdate(enabled=False))
+    timed.shop.change_project(enabled=False)
     timed.fire(MONDAY + HOUR)
     assert [(state, jobs) for _, state, jobs in timed.outcomes()] == [("SKIPPED", {}), ("SKIPPED", {})]
     assert all(each.tick.reason for each in timed.ticks())
-    with timed.shop.database.write() as session:
-        projects = ProjectRepository(session, timed.shop.organization_id)
-        projects.update(timed.shop.project_id, ProjectUpdate(enabled=True))
+    timed.shop.change_project(enabled=True)
     assert timed.fire(MONDAY + 2 * HOUR).state == "FIRED"
 
 
@@ -301,8 +292,7 @@ def test_deleted_jobs_and_projects(timed: Timed) -> None:
         JobRepository(session, timed.shop.organization_id).delete(timed.shop.project_id, other, end_executions)
     assert timed.fire(MONDAY + HOUR).state == "SKIPPED"
     assert timed.ticks()[0].jobs[0].job_name == "Films"  # the history stays
-    with timed.shop.database.write() as session:
-        ProjectRepository(session, timed.shop.organization_id).delete(timed.shop.project_id, end_executions)
+    timed.shop.delete_project()
     fire = waiting.submit_waiting
     fire(timed.shop.database, timed.shop.settings)
     with timed.shop.database.read() as session:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from sqlalchemy import select, update
 
@@ -14,7 +12,7 @@ from core.definitions.agents.plan_outline import VERSION
 from core.definitions.agents.repository import AgentRepository
 from core.definitions.jobs.models import JobCreate
 from core.definitions.jobs.repository import JobRepository
-from core.definitions.projects.models import ProjectCreate, ProjectUpdate
+from core.definitions.projects.models import ProjectCreate
 from core.definitions.projects.repository import ProjectRepository
 from core.errors import NotFound
 from core.infra.database import execute_update
@@ -48,16 +46,6 @@ def load_csv(path: str) -> str:
     return f"pipeline: [{{stage: load_csv, args: ['{path}']}}]"
 
 
-def add_job(shop: Shop, name: str, pipeline: str | None = None, **values: Any) -> str:
-    """Create a job, with an agent of its own if a pipeline is given; return its id."""
-    with shop.database.write() as session:
-        if pipeline is not None:
-            agents = AgentRepository(session, shop.organization_id)
-            values["agent_id"] = agents.create(AgentCreate(name=name, pipeline_yaml=pipeline)).id
-        jobs = JobRepository(session, shop.organization_id)
-        return jobs.create(shop.project_id, JobCreate(name=name, **values)).id
-
-
 def outline(shop: Shop, job_id: str) -> JobOutline:
     """Return the outline, which must be the same alone and among all."""
     with shop.database.read() as session:
@@ -67,7 +55,7 @@ def outline(shop: Shop, job_id: str) -> JobOutline:
 
 
 def test_an_outline_has_the_steps_columns_and_checks_of_the_plan(shop: Shop) -> None:
-    found = outline(shop, add_job(shop, "Prices", CRAWL, description="All prices."))
+    found = outline(shop, shop.add_job("Prices", CRAWL, description="All prices.").job_id)
     assert found.key == ("shop", "prices")
     assert [step.name for step in found.steps] == [
         "wget",
@@ -108,12 +96,12 @@ pipeline:
 
 
 def test_sources_that_no_job_writes_are_named_once_each(shop: Shop) -> None:
-    add_job(shop, "Prices", CRAWL)
+    shop.add_job("Prices", CRAWL)
     with shop.database.write() as session:
         datasets = DatasetRepository(session, shop.organization_id)
         upload = datasets.create(DatasetCreate(name="Old lists", project_id=shop.project_id))
     values = {"HOST": "shop.example", "UPLOAD": "shop.old_lists"}
-    found = outline(shop, add_job(shop, "Lists", SOURCES, parameters=values, owners=["team:lists"]))
+    found = outline(shop, shop.add_job("Lists", SOURCES, parameters=values, owners=["team:lists"]).job_id)
     site, raw = ("web site", "shop.example"), ("bucket of files", "raw")
     old, kept = ("uploaded dataset", "shop", "old_lists"), ("uploaded dataset", "shop", "lists", "kept.csv")
     assert {each.key: each.address for each in found.sources} == {
@@ -127,7 +115,7 @@ def test_sources_that_no_job_writes_are_named_once_each(shop: Shop) -> None:
     assert (site, "h1") in columns["title"].sources
     assert {*columns["price"].sources} == {(each, "price") for each in (("shop", "prices"), raw, kept)}
     assert {*columns["a"].sources} == {(each, "a") for each in (old, raw, kept)}
-    read = outline(shop, add_job(shop, "Reader", CRAWL, input_dataset_id=upload.id))
+    read = outline(shop, shop.add_job("Reader", CRAWL, input_dataset_id=upload.id).job_id)
     assert {each.key for each in read.sources} == {("web site", "shop"), old}
 
 
@@ -139,11 +127,11 @@ def test_unknown_jobs_have_no_outline(shop: Shop) -> None:
 
 
 def test_paths_of_other_jobs_are_inputs(shop: Shop) -> None:
-    crawl = add_job(shop, "Prices", CRAWL)
-    by_name = add_job(shop, "By name", load_csv("${OUTPUT_PRICES}"))
-    by_table = add_job(shop, "By table", load_csv("spindle://shop/prices"))
-    by_parameter = add_job(shop, "By parameter", load_csv("${SOURCE}"), parameters={"SOURCE": "output_prices"})
-    elsewhere = add_job(shop, "Elsewhere", load_csv("${UNKNOWN}/x.csv"))
+    crawl = shop.add_job("Prices", CRAWL).job_id
+    by_name = shop.add_job("By name", load_csv("${OUTPUT_PRICES}")).job_id
+    by_table = shop.add_job("By table", load_csv("spindle://shop/prices")).job_id
+    by_parameter = shop.add_job("By parameter", load_csv("${SOURCE}"), parameters={"SOURCE": "output_prices"}).job_id
+    elsewhere = shop.add_job("Elsewhere", load_csv("${UNKNOWN}/x.csv")).job_id
     assert outline(shop, crawl).inputs == outline(shop, elsewhere).inputs == ()
     for each in (by_name, by_table, by_parameter):
         assert outline(shop, each).inputs == (("shop", "prices"),)
@@ -160,9 +148,11 @@ def join(*tables: str) -> str:
     "name", ["prices", "shop.prices", "Shop.Prices@3", "spindle://shop/prices", "output_prices", "${SOURCE}@1"]
 )
 def test_datasets_that_sql_names_are_inputs(shop: Shop, name: str) -> None:
-    add_job(shop, "Prices", CRAWL)
+    shop.add_job("Prices", CRAWL)
     save_to(shop, "spindle://shop/output_prices")
-    joined = add_job(shop, "Joined", join(name, "shop.books", "nothing", "${OPEN}"), parameters={"SOURCE": "prices"})
+    joined = shop.add_job(
+        "Joined", join(name, "shop.books", "nothing", "${OPEN}"), parameters={"SOURCE": "prices"}
+    ).job_id
     assert sorted(outline(shop, joined).inputs) == [("shop", "books"), ("shop", "prices")]
 
 
@@ -189,11 +179,11 @@ def test_a_bare_name_is_the_own_projects_job(shop: Shop) -> None:
 
 
 def test_a_cycle_of_names_is_broken_and_a_job_may_name_its_own_table(shop: Shop) -> None:
-    first = add_job(shop, "First", join("second", "first"))
-    second = add_job(shop, "Second", join("first"))
+    first = shop.add_job("First", join("second", "first")).job_id
+    second = shop.add_job("Second", join("first")).job_id
     assert [outline(shop, each).inputs for each in (first, second)] == [(("shop", "second"),), ()]
     assert len(outline(shop, second).notes) == 1
-    third = add_job(shop, "Third", join("first"))
+    third = shop.add_job("Third", join("first")).job_id
     with shop.database.read() as session:
         warnings = find_cycle_warnings(session, shop.organization_id, job_ids=[first, second, third])
         alone = find_cycle_warnings(session, shop.organization_id, job_ids=[third])
@@ -204,9 +194,9 @@ def test_a_cycle_of_names_is_broken_and_a_job_may_name_its_own_table(shop: Shop)
 
 
 def test_a_cycle_is_broken_at_one_place_with_a_note(shop: Shop) -> None:
-    first = add_job(shop, "First", load_csv("spindle://shop/second"))
-    second = add_job(shop, "Second", load_csv("spindle://shop/third"))
-    third = add_job(shop, "Third", load_csv("spindle://shop/first"))
+    first = shop.add_job("First", load_csv("spindle://shop/second")).job_id
+    second = shop.add_job("Second", load_csv("spindle://shop/third")).job_id
+    third = shop.add_job("Third", load_csv("spindle://shop/first")).job_id
     assert [outline(shop, each).inputs for each in (first, second, third)] == [
         (("shop", "second"),),
         (("shop", "third"),),
@@ -218,7 +208,7 @@ def test_a_cycle_is_broken_at_one_place_with_a_note(shop: Shop) -> None:
 
 
 def test_a_job_that_reads_its_own_output_does_not_depend_on_itself(shop: Shop) -> None:
-    own = add_job(shop, "Own", load_csv("spindle://shop/own"))
+    own = shop.add_job("Own", load_csv("spindle://shop/own")).job_id
     assert (outline(shop, own).inputs, outline(shop, own).notes) == ((), ())
 
 
@@ -231,19 +221,18 @@ def test_the_second_organization_puts_slugs_in_front(shop: Shop, request: pytest
 
 
 def test_obstacles(shop: Shop) -> None:
-    disabled = add_job(shop, "Disabled", CRAWL, enabled=False)
-    without = add_job(shop, "Without agent")
-    ready = add_job(shop, "Ready", CRAWL)
+    disabled = shop.add_job("Disabled", CRAWL, enabled=False).job_id
+    without = shop.add_job("Without agent", agent_id=None).job_id
+    ready = shop.add_job("Ready", CRAWL).job_id
     assert "disabled" in (outline(shop, disabled).obstacle or "")
     assert "agent" in (outline(shop, without).obstacle or "")
     assert outline(shop, ready).obstacle is None
-    with shop.database.write() as session:
-        ProjectRepository(session, shop.organization_id).update(shop.project_id, ProjectUpdate(enabled=False))
+    shop.change_project(enabled=False)
     assert "project is disabled" in (outline(shop, ready).obstacle or "")
 
 
 def test_plans_are_stored_with_agents_and_outlined_anew_where_they_are_missing(shop: Shop) -> None:
-    job_id = add_job(shop, "Prices", CRAWL)
+    job_id = shop.add_job("Prices", CRAWL).job_id
     stored = outline(shop, job_id)
     with shop.database.write() as session:
         plan = session.scalars(select(Agent.outline).where(Agent.pipeline_yaml == CRAWL)).one()

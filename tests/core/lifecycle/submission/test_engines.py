@@ -1,4 +1,4 @@
-"""What runs an execution: the pipeline's word, then the job's, then the service's."""
+"""What runs an execution: the pipeline's word, then the job's, then the service's; whether its driver serves others."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from core.definitions.jobs.models import JobEngine, JobUpdate
-from core.definitions.jobs.repository import JobRepository
 from core.errors import Conflict
 from core.lifecycle.executions.spec import build_spec
 from core.tables import Execution
@@ -15,12 +13,6 @@ from pipelines.language.engines import EngineName
 from tests.support.shop import PIPELINE, Shop
 
 SQL = f"{PIPELINE}  - {{stage: sql_query, args: [SELECT 1 AS one FROM rows]}}"
-
-
-def set_engine(shop: Shop, engine: JobEngine) -> None:
-    with shop.database.write() as session:
-        jobs = JobRepository(session, shop.organization_id)
-        jobs.update(shop.project_id, shop.job_id, JobUpdate(engine=engine))
 
 
 def submit(shop: Shop) -> tuple[Execution, bool]:
@@ -38,24 +30,49 @@ def test_a_plan_gets_the_engine_that_it_needs(shop: Shop) -> None:
 
 
 def test_a_job_names_its_engine_and_takes_it_back(shop: Shop) -> None:
-    set_engine(shop, "spark")
+    shop.change_job(engine="spark")
     assert submit(shop)[1]
-    set_engine(shop, "auto")
+    shop.change_job(engine="auto")
     assert not submit(shop)[1]
 
 
 def test_the_pipeline_comes_before_the_job_and_the_job_before_the_service(shop: Shop) -> None:
     shop = replace(shop, settings=shop.settings.replace(engine=EngineName.SPARK))
     assert submit(shop)[1]
-    set_engine(shop, "local")
+    shop.change_job(engine="local")
     assert not submit(shop)[1]
     shop.write_pipeline(f"{PIPELINE}\nspindle: {{engine: spark}}")
     assert submit(shop)[1]
 
 
 def test_a_plan_that_needs_spark_is_not_run_locally(shop: Shop) -> None:
-    set_engine(shop, "local")
+    shop.change_job(engine="local")
     shop.write_pipeline(SQL)
     with pytest.raises(Conflict, match="Sql_query in line 4 needs Spark") as refused:
         shop.submit()
     assert (refused.value.details[0].code, refused.value.details[0].path) == ("needs-spark", "line 4")
+
+
+def allow(shop: Shop, *, job: bool, project: bool) -> None:
+    shop.change_job(driver_reuse=job)
+    shop.change_project(driver_reuse=project)
+
+
+def reuses_driver(shop: Shop, execution: Execution) -> bool:
+    return build_spec(shop.settings, shop.storage, shop.reload(execution)).reuses_driver
+
+
+def test_a_project_or_a_job_turns_the_reuse_of_drivers_off(shop: Shop) -> None:
+    found: list[bool] = []
+    for job, project in ((True, True), (False, True), (True, False), (False, False)):
+        allow(shop, job=job, project=project)
+        found.append(reuses_driver(shop, shop.submit()))
+    assert found == [True, False, False, False]
+
+
+def test_an_execution_keeps_what_held_when_it_was_accepted(shop: Shop) -> None:
+    execution = shop.submit()
+    allow(shop, job=False, project=True)
+    assert reuses_driver(shop, execution)
+    without = replace(shop, settings=shop.settings.replace(driver_reuse=False))
+    assert not reuses_driver(without, execution)

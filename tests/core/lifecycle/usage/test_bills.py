@@ -11,13 +11,11 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from core.definitions.jobs.repository import JobRepository
-from core.definitions.projects.repository import ProjectRepository
 from core.infra.database import Database, open_database
 from core.infra.settings import Settings
 from core.lifecycle.executions.reports import cancel
 from core.lifecycle.executions.states import Trigger
-from core.lifecycle.executions.transitions import end_executions, move
+from core.lifecycle.executions.transitions import move
 from core.lifecycle.metrics.totals import Overview, add_costs, summarize
 from core.lifecycle.tasks.repository import TaskRepository
 from core.lifecycle.usage.bills import compute_costs, get_bill
@@ -190,10 +188,8 @@ def test_groups_by_job_and_by_pipeline(shop: Shop) -> None:
 
 def test_deleted_executions_stay_in_the_totals(shop: Shop) -> None:
     finished(shop)
-    with shop.database.write() as session:
-        JobRepository(session, shop.organization_id).delete(shop.project_id, shop.job_id, end_executions)
-    with shop.database.write() as session:
-        ProjectRepository(session, shop.organization_id).delete(shop.project_id, end_executions)
+    shop.delete_job()
+    shop.delete_project()
     found = totals(shop)
     assert [(group.id, group.name) for group in found.groups] == [(shop.project_id, None)]
     assert add_costs(found.summary) == 280_000

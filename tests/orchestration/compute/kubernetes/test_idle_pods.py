@@ -16,24 +16,16 @@ from orchestration.compute.kubernetes import idle_pods, pod_log
 from orchestration.compute.kubernetes.compute import KubernetesCompute
 from orchestration.compute.kubernetes.idle_pods import find_pool
 from orchestration.compute.protocol import DriverHandle, DriverSource, LaunchFailed
-from pipelines.contract.request import OutputSpec, PodsSpec, RunRequest, SparkSpec
+from pipelines.contract.request import PodsSpec, RunRequest, SparkSpec
 from tests.support.fake_cluster import FakeCluster
+from tests.support.run_requests import make_request
 from tests.support.service import PATIENCE_SECONDS, wait_until
 
 Create = Callable[..., KubernetesCompute]
 
 
 def make_spec(execution: str, organization: str = "organization") -> RunRequest:
-    return RunRequest(
-        execution_id=execution,
-        job_id="job",
-        project_id="project",
-        organization_id=organization,
-        job_name="job",
-        attempt=1,
-        pipeline_yaml="pipeline: []",
-        output=OutputSpec(path="s3://bucket/output"),
-    )
+    return make_request(execution, organization_id=organization)
 
 
 def get_handle(spec: RunRequest) -> DriverHandle:

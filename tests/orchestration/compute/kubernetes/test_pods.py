@@ -20,7 +20,8 @@ from orchestration.compute.kubernetes.pods import (
     select_drivers,
 )
 from orchestration.compute.protocol import DriverHandle
-from pipelines.contract.request import OutputSpec, RunRequest
+from pipelines.contract.request import RunRequest
+from tests.support.run_requests import make_request
 
 HANDLE = DriverHandle("0190-org", "0190-exec", 2)
 VARIABLES = {"API_KEY": "canary", "SPINDLE_EXECUTION_TOKEN": "whsec_canary"}
@@ -36,16 +37,7 @@ NEEDED: dict[str, Any] = {
 
 @pytest.fixture
 def spec() -> RunRequest:
-    return RunRequest(
-        execution_id=HANDLE.execution_id,
-        job_id="job",
-        project_id="project",
-        organization_id=HANDLE.organization_id,
-        job_name="job",
-        attempt=HANDLE.attempt,
-        pipeline_yaml="pipeline: []",
-        output=OutputSpec(path="s3://bucket/prefix/output"),
-    )
+    return make_request(HANDLE.execution_id, organization_id=HANDLE.organization_id, attempt=HANDLE.attempt)
 
 
 def test_secrets_are_in_the_secret_alone(spec: RunRequest) -> None:

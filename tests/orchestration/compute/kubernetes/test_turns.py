@@ -10,22 +10,15 @@ import pytest
 
 from orchestration.compute.kubernetes.compute import KubernetesCompute
 from orchestration.compute.protocol import Launch, LaunchFailed
-from pipelines.contract.request import OutputSpec, RunRequest
+from pipelines.contract.request import RunRequest
 from tests.support.fake_cluster import FakeCluster
+from tests.support.run_requests import make_request
 from tests.support.service import PATIENCE_SECONDS, wait_until
 
 
 def make_spec(number: int, organization: str, project: str = "project") -> RunRequest:
-    return RunRequest(
-        execution_id=f"{organization}-{project}-{number}",
-        job_id="job",
-        project_id=project,
-        organization_id=organization,
-        job_name="job",
-        attempt=1,
-        pipeline_yaml="pipeline: []",
-        output=OutputSpec(path="s3://bucket/output"),
-    )
+    name = f"{organization}-{project}-{number}"
+    return make_request(name, organization_id=organization, project_id=project)
 
 
 def test_one_execution_does_not_wait_for_all_of_another_organization(

@@ -1,18 +1,47 @@
-"""Failed pages in the driver's log, its reports and the file of the execution."""
+"""Whole runs of a driver: what it reports of its engines, failed pages and saves."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from tests.support.driver import driver, finish, spec
 from tests.support.site import Site
 from tests.support.webhook_receiver import Receiver
 
+PAGES = {"/": "".join(f"<a href=/{each}>{each}</a>" for each in range(12))}
+PAGES |= {f"/{each}": f"<h1>{each}</h1>" for each in range(12)}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("stage", ["{stage: wgetJoin, args: [a]}", "{stage: wgetExplore, args: [a, 2]}"])
+def test_a_driver_grows_over_and_reports_both_engines(
+    tmp_path: Path, site: Site, receiver: Receiver, stage: str
+) -> None:
+    base = site.serve(PAGES)
+    pipeline = f"""
+fetch: {{url: "${{BASE}}/"}}
+pipeline:
+  - {stage}
+  - {{stage: extract, args: [{{selector: h1, as: title}}]}}
+"""
+    content = spec(tmp_path, receiver.url, pipelineYaml=pipeline, parameters={"BASE": base}, growth={"pages": 5})
+    with driver(tmp_path, content) as process:
+        log = finish(process, 0)
+    report = receiver.take()[-1].payload
+    titles = {row["title"] for row in pq.read_table(tmp_path / "out").to_pylist()}
+    assert titles - {None} == {str(each) for each in range(12)}
+    assert set(site.requests.values()) == {1}
+    assert report["additionalMetrics"]["engine"] == "local, then spark"
+    assert report["executorCount"] == 1
+    assert [line["event"] for line in log].count("goes on with Spark") == 1
+
+
 BLOCKED = "<title>Just a moment...</title><script src='/cdn-cgi/challenge-platform/x.js'></script>"
-PAGES: dict[str, str | int] = {
+FAILING_PAGES: dict[str, str | int] = {
     "/list?key=ge%20heim%20nis": "".join(f"<a href='/{n}?key=ge%20heim%20nis'>x</a>" for n in range(8)),
     **{f"/{n}?key=ge%20heim%20nis": f"<h1>{n}</h1>" for n in range(3)},
     **{f"/{n}?key=ge%20heim%20nis": BLOCKED for n in range(3, 6)},
@@ -39,7 +68,7 @@ def test_failures_are_named_by_status_and_reason_and_listed_without_secrets(
     state: str,
     code: int,
 ) -> None:
-    base = site.serve(PAGES)
+    base = site.serve(FAILING_PAGES)
     monkeypatch.setenv("SHOP_KEY", "ge heim nis")
     content = spec(
         tmp_path,
@@ -87,3 +116,36 @@ def test_failures_are_named_by_status_and_reason_and_listed_without_secrets(
     assert "a longer spindle.delay, a spindle.userAgent with your contact or the site's permission" in blocks[0]
     assert "ge heim nis" not in str(log)
     assert "ge%20heim" not in str(log) + (tmp_path / "failures.jsonl").read_text() + json.dumps(payload)
+
+
+PIPELINE = """
+pipeline:
+  - {{stage: load_csv, args: ["{tmp}/in.csv"]}}
+  - {{stage: filter, args: ["a <> '2'"]}}
+  - {{stage: save_parquet, args: [kept, append]}}
+  - {{stage: echo, args: [1, look]}}
+  - {{stage: save_csv, args: ["spindle://shop/as csv"]}}
+  - {{stage: save_csv, args: ["{tmp}/local"]}}
+  - {{stage: limit, args: [1]}}
+"""
+
+
+@pytest.mark.long
+def test_saves_and_rows_are_reported_with_completion(tmp_path: Path, receiver: Receiver) -> None:
+    (tmp_path / "in.csv").write_text("a\n1\n2\n3\n")
+    content = spec(tmp_path, receiver.url, pipelineYaml=PIPELINE.format(tmp=tmp_path), localFolders=[str(tmp_path)])
+    content["output"]["saves"] = str(tmp_path / "saves")
+    with driver(tmp_path, content) as process:
+        log = finish(process, 0)
+    metrics = receiver.take()[-1].payload["additionalMetrics"]
+    written = {"columns": [{"name": "a", "type": "string"}], "rows": 2, "files": 1}
+    assert [{name: value for name, value in each.items() if name != "bytes"} for each in metrics["saves"]] == [
+        {**written, "path": "kept", "mode": "append", "format": "parquet", "folder": "1"},
+        {**written, "path": "spindle://shop/as csv", "mode": "overwrite", "format": "csv", "folder": "2"},
+    ]
+    assert pq.read_table(tmp_path / "saves" / "1").column("a").to_pylist() == ["1", "3"]
+    assert {file.stat().st_mode & 0o777 for file in (tmp_path / "saves" / "2").iterdir()} == {0o444}
+    assert [file.suffix for file in (tmp_path / "local").iterdir()] == [".csv"]
+    assert [stage["rows"] for stage in metrics["progress"]["stages"]] == [3, 2, 2, 2, 2, 2, 1, 1]
+    (echoed,) = (line for line in log if line["event"] == "echo")
+    assert (echoed["label"], echoed["number"], echoed["row"]) == ("look", 1, {"a": "1"})
