@@ -83,7 +83,10 @@ class TogetherProvider:
         }
         if request.validation:
             body |= {"validation_file": request.validation, "n_evals": request.hyperparameters.get("n_evals", 1)}
-        return self._get_id(self._client.post("/fine-tunes", body))
+        found = get_text(self._client.post("/fine-tunes", body), "id")
+        if found is None:
+            raise self._client.make_unreadable()
+        return found
 
     def find_job(self, training_id: str) -> str | None:
         suffix = _make_suffix(training_id)
@@ -131,12 +134,6 @@ class TogetherProvider:
 
     def _get_path(self, job_id: str) -> str:
         return f"/fine-tunes/{quote(job_id, safe='')}"
-
-    def _get_id(self, record: Any) -> str:
-        found = get_text(record, "id")
-        if found is None:
-            raise self._client.make_unreadable()
-        return found
 
 
 def _make_suffix(training_id: str) -> str:

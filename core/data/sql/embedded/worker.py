@@ -85,7 +85,10 @@ def _answer(request: QueryRequest, answers: BinaryIO) -> None:
         if request.store is None:
             header, body = _run(connection, sql, request)
         else:
-            header = _store(connection, sql, request.store, request.max_bytes, answers)
+            os.setpriority(os.PRIO_PROCESS, 0, NICENESS)
+            with _watch(connection, request.store, request.max_bytes, answers):
+                columns, count = write_parquet(connection, sql, request.store)
+            header = Header(columns, count)
     except Refused as error:
         header = Header(failure="refused", message=str(error))
     except RowsTooLarge:
@@ -119,13 +122,6 @@ def _run(connection: duckdb.DuckDBPyConnection, sql: str, request: QueryRequest)
     )
     count, body = encode_rows(rows, request.max_bytes)
     return Header(list(zip(names, types, strict=True)), count, len(body)), body
-
-
-def _store(connection: duckdb.DuckDBPyConnection, sql: str, file: str, max_bytes: int, answers: BinaryIO) -> Header:
-    os.setpriority(os.PRIO_PROCESS, 0, NICENESS)
-    with _watch(connection, file, max_bytes, answers):
-        columns, count = write_parquet(connection, sql, file)
-    return Header(columns, count)
 
 
 @contextmanager
