@@ -14,7 +14,6 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain
 from tempfile import TemporaryDirectory
-from types import TracebackType
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from pipelines.answers import ServiceClient
@@ -298,9 +297,7 @@ class Trial:
         self._resources.enter_context(self._coordinator)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._resources.close()
 
     @property

@@ -18,7 +18,6 @@ from functools import cached_property
 from heapq import merge
 from itertools import islice
 from operator import itemgetter
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
@@ -169,9 +168,7 @@ class Coordinator:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._sites.shutdown()
         self._loop.call_soon_threadsafe(self._stopped.set)
         self._thread.join()

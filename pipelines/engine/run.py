@@ -10,7 +10,6 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from tempfile import TemporaryDirectory
-from types import TracebackType
 from typing import Any, Self
 
 import pyarrow as pa
@@ -107,9 +106,7 @@ class Run:
         self.context = replace(self.context, downloads=self._open_folder("files"))
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._resources.close()
 
     def _open_inference(self) -> InferenceServer:
