@@ -18,8 +18,8 @@ from pipelines.contract.context import RunContext
 from pipelines.contract.figures import Figures
 from pipelines.contract.report import RunResult
 from pipelines.contract.request import OUTPUT, Target
-from pipelines.coordination.messages import FailedPage, FetchTally
-from pipelines.coordination.server import Coordinator, Counts
+from pipelines.coordination.messages import Counts, FailedPage, FetchTally
+from pipelines.coordination.server import Coordinator
 from pipelines.engine.frontier import describe_bounded
 from pipelines.engine.result_checks import CheckResult, check_required_selectors, find_empty_selectors
 from pipelines.engine.walk import Engine
