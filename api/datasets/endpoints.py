@@ -17,7 +17,6 @@ from api.datasets.schemas import (
     DatasetDetails,
     DatasetLineage,
     DatasetRecord,
-    MaintenanceRecord,
     UploadedDataset,
     VersionDiff,
     VersionRecord,
@@ -40,6 +39,7 @@ from api.kit.schemas import DatasetId, Nothing, send_with_rows
 from api.kit.services import ServicesOf
 from api.kit.sessions import ReadSession, WriteSession
 from api.kit.streams import BlockingStream, begin
+from core.data.datasets.maintenance import MaintenanceRecord
 from core.data.datasets.models import DatasetCreate, DatasetUpdate, MaintenanceRequest, Retention
 from core.data.datasets.repository import DatasetFilter
 from core.data.datasets.service import Download, UploadOptions
@@ -420,4 +420,4 @@ def maintain_dataset(
     `unsupported-maintenance` for Iceberg tables of other programs' catalogs, and 409 while an execution that writes the
     dataset has not ended.
     """
-    return MaintenanceRecord.model_validate(services.datasets.maintain(services.database, caller, dataset_id, body))
+    return services.datasets.maintain(services.database, caller, dataset_id, body)
