@@ -1,4 +1,4 @@
-"""What a pipeline tells about the columns of a version: descriptions, and the columns of sources they are made of."""
+"""Details of the columns of a version from its pipeline: descriptions, and the columns of sources they are made of."""
 
 from __future__ import annotations
 
