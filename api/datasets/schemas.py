@@ -14,7 +14,6 @@ from core.data.datasets.service import is_indexed
 from core.data.datasets.version_files import Place
 from core.data.datasets.versions import Lineage, LineageLink
 from core.data.files.messages import ConvertedFile
-from core.data.sql.stored.service import VersionDifferences
 from core.tables import Dataset, DatasetVersion
 from pipelines.sql.type_names import convert_type
 
@@ -135,39 +134,6 @@ class VersionRecord(PlaceRecord):
     created_at: datetime
 
 
-class ColumnDifferenceRecord(Record):
-    name: str
-    """Name of the column."""
-    before: str | None
-    """Its SQL type in the first version; null where that lacks it."""
-    after: str | None
-    """Its SQL type in the second version; null where that lacks it."""
-
-
-class RowCounts(Record):
-    added: int
-    """Rows whose keys only the second version has."""
-    removed: int
-    """Rows whose keys only the first version has."""
-    changed: int
-    """Rows that both versions have with different values."""
-
-
-class VersionDiff(Record):
-    before: int
-    """Number of the first version."""
-    after: int
-    """Number of the second version."""
-    keys: list[str]
-    """The columns that tell rows apart."""
-    columns: list[ColumnDifferenceRecord]
-    """The columns that one version lacks, or has with another type."""
-    counts: RowCounts
-    """How many rows differ."""
-    query_id: str
-    """Id of the query in the background whose results are the rows that differ."""
-
-
 class ColumnLineage(DescribedColumnRecord):
     sources: list[SourceColumnRecord]
     """What its values are made of; empty for constants, and in versions that were uploaded."""
@@ -233,18 +199,6 @@ def _get_place_fields(place: Place) -> dict[str, Any]:
 def build_version_record(dataset: Dataset, version: DatasetVersion, place: Place) -> VersionRecord:
     current = version.id == dataset.current_version_id
     return VersionRecord.from_row(version, version=version.number, current=current, **_get_place_fields(place))
-
-
-def build_diff_record(found: VersionDifferences) -> VersionDiff:
-    columns = [ColumnDifferenceRecord.model_validate(column) for column in found.columns]
-    return VersionDiff(
-        before=found.before,
-        after=found.after,
-        keys=list(found.keys),
-        columns=columns,
-        counts=RowCounts(**found.counts),
-        query_id=found.query_id,
-    )
 
 
 def build_lineage_record(lineage: Lineage, columns: bool) -> DatasetLineage:
