@@ -21,6 +21,7 @@ from bench.service import describe_machine
 from pipelines.coordination.messages import (
     LENGTH_BYTES,
     Acquire,
+    Counts,
     Endpoint,
     Grant,
     Hello,
@@ -98,9 +99,8 @@ async def run_task(endpoint: Endpoint, number: int) -> list[float]:
         for _ in range(2):
             urls = [hash((number, pages, each)) for each in range(PAGES)]
             pages += PAGES
-            writer.write(
-                encode_frame(Report({"step": pages}, {"step": pages}, {}, {"step": pages * 5_000}, fetched=urls))
-            )
+            counts = Counts(rows=pages, pages=pages, bytes=pages * 5_000)
+            writer.write(encode_frame(Report({"step": counts}, fetched=urls)))
             await asyncio.sleep(REPORT_SECONDS)
     writer.close()
     return found

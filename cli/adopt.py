@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cli.data_folder import check_storage, migrate_database, reserve_instance
 from core.infra.database import open_database
-from core.infra.installation import Adoption, adopt
+from core.infra.installation import adopt
 from core.infra.storage import open_storage
 
 
@@ -18,10 +18,6 @@ def adopt_parts(data: Path, as_copy: bool) -> None:
         migrate_database(settings)
         with closing(open_database(settings)) as database:
             done = adopt(settings, database, open_storage(settings.storage), as_copy=as_copy)
-    _print(done, as_copy)
-
-
-def _print(done: Adoption, as_copy: bool) -> None:
     print(f"The database {done.parts.database} and the storage {done.parts.storage} belong together now.")
     if as_copy:
         print(f"They are a copy of the service whose storage is {done.original}, where nothing is written or deleted.")

@@ -98,7 +98,12 @@ def _write_parquet(rows: pa.Table, path: Path, append: bool) -> None:
 def _write_lines(rows: pa.Table, path: Path, append: bool) -> None:
     lines = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in list_records(_convert_decimals(rows)))
     if append:
-        _append_text(path, lines)
+        with path.open("rb+") as file:
+            size = file.seek(0, 2)
+            if size:
+                file.seek(-1, 2)
+            separator = b"\n" if size and file.read(1) != b"\n" else b""
+            file.write(separator + lines.encode())
     else:
         with _replace(path) as new:
             new.write_text(lines, encoding="utf-8")
@@ -120,15 +125,6 @@ def _to_number(value: Decimal) -> float | None:
     """Return a number that JSON readers with doubles read exactly, or None."""
     number = float(value)
     return number if Decimal(repr(number)) == value and abs(number) < _MAX_INT else None
-
-
-def _append_text(path: Path, text: str) -> None:
-    with path.open("rb+") as file:
-        size = file.seek(0, 2)
-        if size:
-            file.seek(-1, 2)
-        separator = b"\n" if size and file.read(1) != b"\n" else b""
-        file.write(separator + text.encode())
 
 
 def _write_csv(rows: pa.Table, path: Path, append: bool) -> None:

@@ -14,7 +14,11 @@ class Cancelled(BaseException):
 
 def raise_cancelled(number: int, frame: FrameType | None) -> NoReturn:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    _kill_spark()
+    # after an interrupted call, this thread would get the answer of that call to its next one
+    pyspark: Any = sys.modules.get("pyspark")
+    gateway = getattr(getattr(pyspark, "SparkContext", None), "_gateway", None)
+    if gateway is not None:
+        gateway.proc.kill()
     raise Cancelled
 
 
@@ -22,11 +26,3 @@ def is_cancelled(error: BaseException) -> bool:
     """Return whether Cancelled is the error or a cause of it: PySpark calls Java while it is raised, which may fail."""
     context = error.__context__
     return isinstance(error, Cancelled) or (context is not None and is_cancelled(context))
-
-
-def _kill_spark() -> None:
-    """Kill the JVM: after an interrupted call, this thread would get the answer of that call to its next one."""
-    pyspark: Any = sys.modules.get("pyspark")
-    gateway = getattr(getattr(pyspark, "SparkContext", None), "_gateway", None)
-    if gateway is not None:
-        gateway.proc.kill()

@@ -12,7 +12,6 @@ import traceback
 from collections.abc import Callable
 from copy import copy
 from datetime import UTC, datetime
-from types import TracebackType
 from typing import Any, Self, TextIO
 
 _END = b"\0end of output\n"
@@ -77,9 +76,7 @@ class MaskedOutput:
         configure_logging(self._mask, self._stream)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         os.write(self._writing, _END)  # the JVM still has the pipe, so that it does not end by itself
         self._thread.join(_DRAIN_SECONDS)
         for standard in (1, 2):

@@ -21,7 +21,7 @@ from pipelines.contract.progress import (
 from pipelines.contract.report import RunResult, describe_columns
 from pipelines.coordination import messages
 from pipelines.coordination.failures import MAX_ADDRESSES
-from pipelines.coordination.server import Counts
+from pipelines.coordination.messages import Counts
 from pipelines.engine.frontier import describe_bounded
 from pipelines.engine.rendering import describe_rendering
 from pipelines.engine.result_checks import CheckResult, SelectorCounts, find_empty_selectors, list_selector_counts

@@ -9,7 +9,6 @@ import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from datetime import UTC, datetime
-from types import TracebackType
 from typing import Any, Self
 
 from dagster_pipes import PipesContext, open_dagster_pipes
@@ -64,9 +63,7 @@ class Reporter:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._stack.close()
 

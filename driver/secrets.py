@@ -54,14 +54,11 @@ class Secrets:
     def mask(self, value: Any) -> Any:
         """Replace the secrets in JSON by asterisks, also beginnings of secrets where a text was truncated."""
         if isinstance(value, str):
-            return self._mask_text(value)
+            *truncated, rest = mask_secrets(value, self._spellings).split(ELLIPSIS)
+            return ELLIPSIS.join([*map(self._mask_end, truncated), rest])
         if isinstance(value, dict):
             return {key: self.mask(each) for key, each in cast(dict[str, Any], value).items()}
         return [self.mask(each) for each in cast(list[Any], value)] if isinstance(value, list) else value
-
-    def _mask_text(self, text: str) -> str:
-        *truncated, rest = mask_secrets(text, self._spellings).split(ELLIPSIS)
-        return ELLIPSIS.join([*map(self._mask_end, truncated), rest])
 
     def _mask_end(self, text: str) -> str:
         """Mask the longest beginning of a secret that the text ends with."""

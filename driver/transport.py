@@ -27,6 +27,7 @@ from pydantic import BaseModel
 
 from driver.host_folder import SOCKET, TlsSpec, claim
 from pipelines.contract.request import RunRequest
+from pipelines.errors import RunError
 
 STANDARD_INPUT = 0
 _ACCEPTED = b"ok"
@@ -221,7 +222,7 @@ def _send(connection: socket.socket, token: str, request: HostRequest) -> bool:
 
 def _read(connection: socket.socket, token: str) -> HostRequest | None:
     """Return a whole request with this token; its text, also an invalid one, is not for the log."""
-    with suppress(ValueError), connection.makefile("rb") as stream:
+    with suppress(ValueError, RunError), connection.makefile("rb") as stream:
         if hmac.compare_digest(stream.readline(_MAX_LINE_BYTES).strip(), token.encode()):
             size = int(stream.readline(_MAX_LINE_BYTES))
             text = stream.read(min(size, _MAX_REQUEST_BYTES))

@@ -132,7 +132,10 @@ class Acceptance:
                 self._pause(WAIT_SECONDS)
                 execution = self._load(attempt.execution_id)
         except BaseException:
-            self._cancel_terminated(context, attempt)
+            run = context.instance.get_run_by_id(context.run_id)
+            if run is not None and run.status in (DagsterRunStatus.CANCELING, DagsterRunStatus.CANCELED):
+                organization_id = self._outline.organization_id
+                cancel(self._database, organization_id, attempt.execution_id, TERMINATED, attempt.attempt)
             raise
         return self._claim(context, attempt)
 
@@ -158,12 +161,6 @@ class Acceptance:
     def _find(self, execution_id: str) -> Execution | None:
         with self._database.read() as session:
             return session.get(Execution, execution_id)
-
-    def _cancel_terminated(self, context: OpExecutionContext, attempt: Attempt) -> None:
-        run = context.instance.get_run_by_id(context.run_id)
-        if run is not None and run.status in (DagsterRunStatus.CANCELING, DagsterRunStatus.CANCELED):
-            organization_id = self._outline.organization_id
-            cancel(self._database, organization_id, attempt.execution_id, TERMINATED, attempt.attempt)
 
 
 def find_parent_execution(instance: DagsterInstance, run: DagsterRun, outline: JobOutline) -> str | None:

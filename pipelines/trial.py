@@ -14,7 +14,6 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain
 from tempfile import TemporaryDirectory
-from types import TracebackType
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from pipelines.answers import ServiceClient
@@ -24,13 +23,13 @@ from pipelines.contract.context import RunContext
 from pipelines.contract.request import Files
 from pipelines.contract.workers import Tools
 from pipelines.coordination.client import DriverGone, SharedHostThrottle, connect
-from pipelines.coordination.messages import FailedPage
-from pipelines.coordination.server import Coordinator, Counts
+from pipelines.coordination.messages import Counts, FailedPage
+from pipelines.coordination.server import Coordinator
 from pipelines.engine.definition import Pass
 from pipelines.engine.frontier import Exploration
 from pipelines.engine.levels import build_next_pass, fetches_alike, follow_links
 from pipelines.engine.output import Entry, RowOutput
-from pipelines.engine.progress import ProgressReporter, StepCounts
+from pipelines.engine.progress import ProgressReporter
 from pipelines.engine.rendering import add_rendering
 from pipelines.engine.result_checks import SelectorCounts, find_empty_selectors
 from pipelines.engine.row_pass import AT_ONCE, PageBudget, process_entries
@@ -298,9 +297,7 @@ class Trial:
         self._resources.enter_context(self._coordinator)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._resources.close()
 
     @property
@@ -309,7 +306,7 @@ class Trial:
         return self._budget.left
 
     @property
-    def counts(self) -> dict[str, StepCounts]:
+    def counts(self) -> dict[str, Counts]:
         """The counts so far by step key."""
         return {step.key: self._reporter.get_counts(step.key) for step in self.steps}
 
@@ -330,12 +327,7 @@ class Trial:
 
     def list_empty_selectors(self) -> list[SelectorCounts]:
         """Return the selectors that found nothing on any page so far, without those that others explain."""
-        tallies = {key: each.tally for key, each in self.counts.items() if each.tally.pages}
-        counts = {
-            key: Counts(searched=each.pages, empty=(*each.count_empty(),), unfit=(*each.count_unfit(),))
-            for key, each in tallies.items()
-        }
-        return [found for found, cause in find_empty_selectors(self._plan, counts) if found is cause]
+        return [found for found, cause in find_empty_selectors(self._plan, self.counts) if found is cause]
 
     def iter_shown_rows(self) -> Iterator[Row]:
         """Iterate over the rows that an output would have: without those that have an error and no values."""

@@ -11,7 +11,6 @@ from api.agents.schemas import (
     CheckedPipeline,
     WrittenAgent,
     build_agent_record,
-    build_checked_pipeline,
     build_written_agent,
 )
 from api.kit.auth import KeyRoute, Reader, Writer
@@ -60,7 +59,7 @@ def check_agent_pipeline(body: PipelineCheck, caller: Reader, session: ReadSessi
 
     Editors call it while one types. Parameters may still lack a value.
     """
-    return build_checked_pipeline(agents.check(session, caller, body.pipeline_yaml, body.agent_id))
+    return CheckedPipeline.model_validate(agents.check(session, caller, body.pipeline_yaml, body.agent_id))
 
 
 @router.get(

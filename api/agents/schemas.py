@@ -11,7 +11,6 @@ from pydantic import Field
 
 from api.kit.schemas import Record
 from core.definitions.agents.service import AgentWithScript
-from core.definitions.agents.validation import PipelineVerdict
 
 
 class AgentRecord(Record):
@@ -61,10 +60,6 @@ class CheckedPipeline(Record):
     """What is suspicious in it, or missing for an execution."""
     plan: str | None
     """Its stages as `spindle check` prints them; null with problems."""
-
-
-def build_checked_pipeline(verdict: PipelineVerdict) -> CheckedPipeline:
-    return CheckedPipeline.model_validate(verdict)
 
 
 def build_agent_record(found: AgentWithScript) -> AgentRecord:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
 
-from api.credentials.schemas import CredentialRecord, CredentialVerdict, build_credential_record
+from api.credentials.schemas import CredentialRecord, build_credential_record
 from api.kit.auth import KeyRoute, Reader, Writer
 from api.kit.concurrency import OUTBOUND
 from api.kit.encryption import KeyRingOf
@@ -19,6 +18,7 @@ from api.kit.schemas import Nothing
 from api.kit.services import ServicesOf
 from api.kit.sessions import ReadSession, WriteSession
 from core.definitions.credentials import service as credentials
+from core.definitions.credentials.check import CredentialVerdict
 from core.definitions.credentials.models import CredentialCreate, CredentialTest, CredentialUpdate
 
 router = APIRouter(prefix="/cloud-credentials", tags=["cloud credentials"], route_class=KeyRoute)
@@ -78,8 +78,7 @@ def test_credential(
     body: CredentialTest, caller: Writer, services: ServicesOf, key_ring: KeyRingOf
 ) -> CredentialVerdict:
     with OUTBOUND.acquire(caller.organization_id):
-        check = credentials.check(services.settings, services.database, caller, body, key_ring)
-    return CredentialVerdict(provider=check.provider, **asdict(check.result))
+        return credentials.check(services.settings, services.database, caller, body, key_ring)
 
 
 @router.get(

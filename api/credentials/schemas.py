@@ -12,21 +12,6 @@ from core.infra.encryption import CALLER_PREFIX
 from core.tables import CloudCredential
 
 
-class CredentialVerdict(Record):
-    """Answer of a provider; `status` is null for one that has no check, or that did not answer."""
-
-    success: bool
-    """Whether the provider accepted the credential."""
-    provider: str
-    """The provider under its usual name."""
-    status: int | None
-    """HTTP status of the provider's answer; null when it was not asked or did not answer."""
-    message: str
-    """The outcome as a sentence."""
-    milliseconds: int | None
-    """Time that the provider took; null when it was not asked."""
-
-
 class CredentialRecord(Record):
     """`organizationId` is null for a global one. Secrets that are set show as asterisks."""
 

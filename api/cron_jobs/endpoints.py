@@ -15,6 +15,7 @@ from api.kit.pagination import PageOf
 from api.kit.schemas import Nothing
 from api.kit.services import ServicesOf
 from api.kit.sessions import ReadSession, WriteSession
+from core.definitions.cron_jobs import embedded
 from core.definitions.cron_jobs.models import DEFAULT_NAMESPACE, CronJobCreate
 
 router = APIRouter(prefix="/scheduler/cronjobs", tags=["cron jobs"], route_class=KeyRoute)
@@ -24,10 +25,10 @@ Namespace = Annotated[str, Query(description="Namespace of the cron jobs, `defau
 
 @router.get("", summary="List the cron jobs of a namespace")
 def list_cron_jobs(
-    caller: Reader, services: ServicesOf, session: ReadSession, page: PageOf, namespace: Namespace = DEFAULT_NAMESPACE
+    caller: Reader, session: ReadSession, page: PageOf, namespace: Namespace = DEFAULT_NAMESPACE
 ) -> list[CronJobRecord]:
     """Return the cron jobs of one namespace, oldest first, with the time of their next call."""
-    rows = services.cron_jobs.list(session, caller, namespace or DEFAULT_NAMESPACE, limit=page.limit, after=page.after)
+    rows = embedded.list_cron_jobs(session, caller, namespace or DEFAULT_NAMESPACE, limit=page.limit, after=page.after)
     page.link([status.cron_job.id for status in rows])
     return [cron_job_record(status) for status in rows]
 

@@ -17,13 +17,10 @@ from api.datasets.schemas import (
     DatasetDetails,
     DatasetLineage,
     DatasetRecord,
-    MaintenanceRecord,
     UploadedDataset,
-    VersionDiff,
     VersionRecord,
     build_dataset_details,
     build_dataset_record,
-    build_diff_record,
     build_lineage_record,
     build_uploaded_record,
     build_version_record,
@@ -40,9 +37,11 @@ from api.kit.schemas import DatasetId, Nothing, send_with_rows
 from api.kit.services import ServicesOf
 from api.kit.sessions import ReadSession, WriteSession
 from api.kit.streams import BlockingStream, begin
+from core.data.datasets.maintenance import MaintenanceRecord
 from core.data.datasets.models import DatasetCreate, DatasetUpdate, MaintenanceRequest, Retention
 from core.data.datasets.repository import DatasetFilter
 from core.data.datasets.service import Download, UploadOptions
+from core.data.sql.stored.service import VersionDiff
 from core.errors import BadInput
 
 UPLOAD = "/upload"
@@ -360,7 +359,7 @@ def compare_dataset_versions(
     """
     names = [name for text in keys or () for each in text.split(",") if (name := each.strip())]
     with QUERIES.acquire(caller.organization_id):
-        return build_diff_record(services.stored_queries.compare(caller, dataset_id, version, other, names))
+        return services.stored_queries.compare(caller, dataset_id, version, other, names)
 
 
 @router.get("/{datasetId}/lineage", summary="Who writes and reads a dataset", responses=answers(404))
@@ -420,4 +419,4 @@ def maintain_dataset(
     `unsupported-maintenance` for Iceberg tables of other programs' catalogs, and 409 while an execution that writes the
     dataset has not ended.
     """
-    return MaintenanceRecord.model_validate(services.datasets.maintain(services.database, caller, dataset_id, body))
+    return services.datasets.maintain(services.database, caller, dataset_id, body)

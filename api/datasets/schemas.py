@@ -8,13 +8,12 @@ from typing import Any
 from pydantic import Field
 
 from api.kit.schemas import Record
-from core.data.datasets.column_details import read_columns
+from core.data.datasets.column_details import SourceColumnRecord, read_columns
 from core.data.datasets.repository import DatasetWithVersion, get_address
 from core.data.datasets.service import is_indexed
 from core.data.datasets.version_files import Place
-from core.data.datasets.versions import Lineage
+from core.data.datasets.versions import Lineage, LineageLink
 from core.data.files.messages import ConvertedFile
-from core.data.sql.stored.service import VersionDifferences
 from core.tables import Dataset, DatasetVersion
 from pipelines.sql.type_names import convert_type
 
@@ -93,19 +92,6 @@ class DatasetDetails(DatasetRecord):
     """The columns of the current version in order; empty before the first."""
 
 
-class MaintenanceRecord(Record):
-    files_removed: int
-    """Number of the data files that no version needs, and that are deleted at `dueAt`."""
-    bytes_removed: int
-    """Their bytes."""
-    due_at: datetime | None
-    """When they are deleted: until then queries that began earlier may read them; null without any."""
-    files_merged: int
-    """Number of the small files of the current version that were written anew as larger ones."""
-    files_written: int
-    """Number of these larger files."""
-
-
 class Detected(Record):
     format: str
     """csv, jsonl or parquet."""
@@ -146,63 +132,6 @@ class VersionRecord(PlaceRecord):
     restored_from: int | None
     """Number of the earlier version whose rows it has again; null for versions with rows of their own."""
     created_at: datetime
-
-
-class ColumnDifferenceRecord(Record):
-    name: str
-    """Name of the column."""
-    before: str | None
-    """Its SQL type in the first version; null where that lacks it."""
-    after: str | None
-    """Its SQL type in the second version; null where that lacks it."""
-
-
-class RowCounts(Record):
-    added: int
-    """Rows whose keys only the second version has."""
-    removed: int
-    """Rows whose keys only the first version has."""
-    changed: int
-    """Rows that both versions have with different values."""
-
-
-class VersionDiff(Record):
-    before: int
-    """Number of the first version."""
-    after: int
-    """Number of the second version."""
-    keys: list[str]
-    """The columns that tell rows apart."""
-    columns: list[ColumnDifferenceRecord]
-    """The columns that one version lacks, or has with another type."""
-    counts: RowCounts
-    """How many rows differ."""
-    query_id: str
-    """Id of the query in the background whose results are the rows that differ."""
-
-
-class LineageLink(Record):
-    job_id: str | None
-    """Id of the job; null for an upload."""
-    job_name: str | None
-    """Name of the job."""
-    project_id: str | None
-    """Id of the job's project."""
-    execution_id: str | None
-    """The job's newest execution that did so; null before one."""
-    version: int | None
-    """Number of the version that it wrote or read; null when it was removed."""
-    at: datetime | None
-    """When it did."""
-
-
-class SourceColumnRecord(Record):
-    source: str
-    """A host, path, bucket or table of a database, or a dataset as the pipeline names it."""
-    column: str | None
-    """Its column, or the selector of a part of its pages; null for any."""
-    dataset_id: str | None
-    """Id of the dataset; null for other sources."""
 
 
 class ColumnLineage(DescribedColumnRecord):
@@ -272,21 +201,9 @@ def build_version_record(dataset: Dataset, version: DatasetVersion, place: Place
     return VersionRecord.from_row(version, version=version.number, current=current, **_get_place_fields(place))
 
 
-def build_diff_record(found: VersionDifferences) -> VersionDiff:
-    columns = [ColumnDifferenceRecord.model_validate(column) for column in found.columns]
-    return VersionDiff(
-        before=found.before,
-        after=found.after,
-        keys=list(found.keys),
-        columns=columns,
-        counts=RowCounts(**found.counts),
-        query_id=found.query_id,
-    )
-
-
 def build_lineage_record(lineage: Lineage, columns: bool) -> DatasetLineage:
     return DatasetLineage(
-        written_by=[LineageLink.model_validate(link) for link in lineage.written_by],
-        read_by=[LineageLink.model_validate(link) for link in lineage.read_by],
+        written_by=[*lineage.written_by],
+        read_by=[*lineage.read_by],
         columns=[ColumnLineage.model_validate(each) for each in lineage.columns] if columns else None,
     )

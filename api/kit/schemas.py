@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
 from fastapi import Path, Response
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
-from core.tables import Base
+from core.infra.records import Record
 
 ProjectId = Annotated[str, Path(alias="projectId", description="Id of the project.")]
 CategoryId = Annotated[str, Path(alias="categoryId", description="Id of the category.")]
@@ -27,21 +27,6 @@ class Body(BaseModel):
     def values(self) -> dict[str, Any]:
         """Return the fields that have a value, by their names in Python."""
         return self.model_dump(exclude_none=True)
-
-
-class Record(BaseModel):
-    """Body of a response. Every field is present; one without a value is null."""
-
-    model_config = ConfigDict(
-        alias_generator=to_camel, populate_by_name=True, from_attributes=True, frozen=True,
-        json_schema_serialization_defaults_required=True, use_attribute_docstrings=True,
-    )  # fmt: skip
-
-    @classmethod
-    def from_row(cls, row: Base, **computed: Any) -> Self:
-        """Return the record of a stored row, with values for the fields that are not columns."""
-        columns = {name: getattr(row, name) for name in cls.model_fields if name not in computed}
-        return cls(**columns, **computed)
 
 
 class Nothing(BaseModel):

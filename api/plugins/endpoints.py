@@ -20,7 +20,6 @@ from api.plugins.schemas import (
     Message,
     Plugins,
     build_installation_record,
-    build_plugin_record,
 )
 from core.definitions.agents.shipped import add_shipped_agents
 from core.definitions.plugins import service as plugins
@@ -50,7 +49,7 @@ InstallationId = Annotated[int, Path(alias="installationId", description="Id of 
 def list_plugins(caller: Admin, session: ReadSession, build_type: BuildType = None) -> Plugins:
     """Return the plugins of the service's environment, and those that were uploaded for the organization."""
     found = plugins.list_plugins(session, caller, build_type)
-    return Plugins(plugins=[build_plugin_record(each) for each in found])
+    return Plugins(plugins=[*found])
 
 
 @router.post(

@@ -6,27 +6,9 @@ import json
 from datetime import datetime
 
 from api.kit.schemas import Record
-from core.definitions.plugins.service import PluginEntry
+from core.definitions.plugins.service import PluginRecord
 from core.infra.storage.protocol import plugin_key
 from core.tables import PluginBuild, PluginInstallation
-
-
-class PluginRecord(Record):
-    plugin_id: str
-    """Name of the plugin."""
-    build_type: str
-    """Kind of the build, such as release; `installed` for a plugin of the service's own environment."""
-    build_number: int
-    """Number of the build; 0 for an installed plugin."""
-    version: str
-    """Version of its package."""
-    description: str
-    enabled: bool
-    """Whether the organization's pipelines may use it."""
-    stages: list[str]
-    """Names of its stages."""
-    error: str | None
-    """Why it does not load; null where it does."""
 
 
 class Plugins(Record):
@@ -76,10 +58,6 @@ class InstallationRecord(Record):
 class Message(Record):
     message: str
     """What was done, as a sentence."""
-
-
-def build_plugin_record(entry: PluginEntry) -> PluginRecord:
-    return PluginRecord.model_validate(entry)
 
 
 def build_installation_record(found: tuple[PluginInstallation, PluginBuild], own_id: str) -> InstallationRecord:

@@ -23,14 +23,12 @@ from api.training.events import read_events
 from api.training.schemas import (
     CostEstimate,
     ModelRecord,
-    ProviderRecord,
     TrainingHealth,
     TrainingInfo,
     TrainingLog,
     TrainingStarted,
     TrainingStatus,
     build_cost_estimate,
-    build_provider_record,
     build_training_info,
     build_training_status,
 )
@@ -38,6 +36,7 @@ from core.training.downloads import open_download
 from core.training.estimates import estimate_cost
 from core.training.models import ModelPublication, TrainingDatasetRequest, TrainingRequest
 from core.training.publishing import create_dataset, publish_model
+from core.training.service import ProviderRecord
 
 router = APIRouter(prefix="/ai-providers", tags=["AI providers"], route_class=KeyRoute)
 cloud = APIRouter(prefix="/training", tags=["training"], route_class=KeyRoute)
@@ -59,7 +58,7 @@ def list_ai_providers(
     caller: Reader, session: ReadSession, services: ServicesOf, key_ring: KeyRingOf
 ) -> list[ProviderRecord]:
     """Return the providers, and whether the organization can train there: with a credential, or a local trainer."""
-    return [build_provider_record(each) for each in services.training.list_providers(session, caller, key_ring)]
+    return [*services.training.list_providers(session, caller, key_ring)]
 
 
 @router.get(f"{PROVIDER}/models", summary="List the models of an AI provider", responses=ASKED)

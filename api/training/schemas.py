@@ -10,24 +10,7 @@ from core.infra.validation import replace_unstorable
 from core.tables import Training
 from core.training.estimates import CURRENCY, Estimate
 from core.training.providers.protocol import Progress
-from core.training.service import ProviderInfo, TrainingFacts
-
-
-class ProviderRecord(Record):
-    provider: str
-    """Name of the provider in paths."""
-    name: str
-    """Name of the provider for people."""
-    enabled: bool
-    """Whether the organization can train there now."""
-    reason: str | None
-    """Why it cannot; null where it can."""
-    credential_provider: str | None
-    """Provider of the cloud credential that it needs; null for the local trainer."""
-    keeps_weights: bool
-    """Whether the provider keeps the weights, so that models cannot be downloaded."""
-    publishes: bool
-    """Whether models can be published there."""
+from core.training.service import ProviderRecord, TrainingFacts
 
 
 class ModelRecord(Record):
@@ -130,10 +113,6 @@ class TrainingHealth(Record):
     """Whether there is a local trainer."""
 
 
-def build_provider_record(info: ProviderInfo) -> ProviderRecord:
-    return ProviderRecord.model_validate(info)
-
-
 def build_training_status(training: Training) -> TrainingStatus:
     progress = {**Progress().to_json(), **replace_unstorable(training.progress)}
     return TrainingStatus.from_row(
@@ -159,7 +138,7 @@ def build_cost_estimate(estimate: Estimate) -> CostEstimate:
 
 def build_training_info(facts: TrainingFacts) -> TrainingInfo:
     return TrainingInfo(
-        providers=[build_provider_record(each) for each in facts.providers],
+        providers=[*facts.providers],
         local_training=facts.local_training,
         active_jobs=facts.active_jobs,
         limits=TrainingLimits(minutes=facts.minutes, memory_gigabytes=facts.memory_gigabytes, concurrent=1),

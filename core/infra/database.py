@@ -72,11 +72,7 @@ def make_engine(url: str, connections: int = OTHER_CONNECTIONS) -> Engine:
     parsed = make_url(url)
     if parsed.get_backend_name() == "sqlite":
         return _make_sqlite_engine(parsed)
-    return _make_postgresql_engine(parsed, connections)
-
-
-def _make_postgresql_engine(url: URL, connections: int) -> Engine:
-    engine = create_engine(url.set(drivername="postgresql+psycopg"), **describe_pool(connections))
+    engine = create_engine(parsed.set(drivername="postgresql+psycopg"), **describe_pool(connections))
     replace_lost(engine)
     limit_statements(engine)
     return engine

@@ -28,7 +28,7 @@ LEADER = "leader"  # the sign of an instance that does what only one of a databa
 
 
 class Heartbeats:
-    """The signs of one instance; there are none where a process runs alone, without a supervisor."""
+    """The signs of one instance; a process without a supervisor has no signs."""
 
     def __init__(self, data: Path) -> None:
         self._folder = data / "heartbeats"
@@ -40,7 +40,7 @@ class Heartbeats:
 
     @property
     def leads(self) -> bool:
-        """Whether this instance leads; a process alone does what it is started for."""
+        """Whether this instance leads; a process without a supervisor always does."""
         return not self._folder.is_dir() or (self._folder / LEADER).exists()
 
     def lead(self, *, takes_over: bool = False) -> None:

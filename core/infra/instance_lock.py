@@ -10,7 +10,6 @@ import os
 import socket
 import time
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, LiteralString
 
 import psycopg
@@ -54,7 +53,8 @@ class InstanceLock:
         self._address = make_address(settings)
         self._try: LiteralString = TRY if alone else TRY_SHARED
         self._leads = False
-        self._name = _make_name(settings.data)
+        name = f"spindle, process {os.getpid()} on {socket.gethostname()}, data folder {settings.data}"
+        self._name = name.encode()[:MAX_NAME_BYTES].decode(errors="ignore")
         self._connection: psycopg.Connection[Any] | None = None
 
     def acquire(self) -> str | None:
@@ -119,11 +119,6 @@ class InstanceLock:
         finally:
             if self._connection is not connection:
                 connection.close()
-
-
-def _make_name(data: Path) -> str:
-    name = f"spindle, process {os.getpid()} on {socket.gethostname()}, data folder {data}"
-    return name.encode()[:MAX_NAME_BYTES].decode(errors="ignore")
 
 
 def _fetch(connection: psycopg.Connection[Any], query: LiteralString, lock: int) -> Any:

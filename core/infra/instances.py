@@ -1,4 +1,4 @@
-"""The instances of the service on one PostgreSQL database: a lease for each, and what is left of those that are lost.
+"""The instances of the service on one PostgreSQL database: their leases, and the executions of lost ones.
 
 An execution belongs to the instance that claimed its attempt, until the lease of that has ended. Leases count by the
 database's clock, and after an outage, in which nobody could renew one, they are not judged for as long as they last.

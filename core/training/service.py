@@ -7,7 +7,9 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
+from pydantic import ConfigDict
 from sqlalchemy.orm import Session
 
 from core.definitions.credentials.repository import CredentialRepository
@@ -17,6 +19,7 @@ from core.infra.database import Database
 from core.infra.encryption import KeyRing
 from core.infra.heartbeats import Heartbeats
 from core.infra.pidfile import is_alive
+from core.infra.records import RECORD
 from core.infra.repository import lock_organization
 from core.infra.settings import Settings
 from core.infra.storage.protocol import NotStored, Storage, training_key
@@ -46,23 +49,29 @@ LOG = "log"
 
 
 @dataclass(frozen=True, slots=True)
-class ProviderInfo:
-    """A provider, and whether the organization can train there now; `reason` says why not."""
-
+class ProviderRecord:
+    __pydantic_config__: ClassVar[ConfigDict] = RECORD
     provider: str
+    """Name of the provider in paths."""
     name: str
+    """Name of the provider for people."""
     enabled: bool
+    """Whether the organization can train there now."""
     reason: str | None
+    """Why it cannot; null where it can."""
     credential_provider: str | None
+    """Provider of the cloud credential that it needs; null for the local trainer."""
     keeps_weights: bool
+    """Whether the provider keeps the weights, so that models cannot be downloaded."""
     publishes: bool
+    """Whether models can be published there."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingFacts:
     """Where the organization can train, its unfinished trainings, and the limits of local ones."""
 
-    providers: Sequence[ProviderInfo]
+    providers: Sequence[ProviderRecord]
     local_training: bool
     active_jobs: int
     minutes: float
@@ -80,9 +89,9 @@ class TrainingService:
         self._models: dict[tuple[str, str, str], tuple[float, Sequence[Model]]] = {}
         self._lock = threading.Lock()
 
-    def list_providers(self, session: Session, caller: Identity, key_ring: KeyRing) -> Sequence[ProviderInfo]:
+    def list_providers(self, session: Session, caller: Identity, key_ring: KeyRing) -> Sequence[ProviderRecord]:
         usable = CredentialRepository(session, caller.organization_id).select_for_execution([], key_ring)
-        found: list[ProviderInfo] = []
+        found: list[ProviderRecord] = []
         for name, title in TITLES.items():
             if name == LOCAL:
                 reason = self._find_local_problem()
@@ -91,7 +100,7 @@ class TrainingService:
             else:
                 reason = f"There is no enabled cloud credential of the provider {CREDENTIALS[name]}."
             keeps = name == "openai"
-            info = ProviderInfo(name, title, reason is None, reason, CREDENTIALS.get(name), keeps, name == HUB)
+            info = ProviderRecord(name, title, reason is None, reason, CREDENTIALS.get(name), keeps, name == HUB)
             found.append(info)
         return found
 

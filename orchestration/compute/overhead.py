@@ -45,7 +45,10 @@ class OverheadMeter:
             driver = self._drivers[folder.name] = known.get(folder.name) or _Driver()
             is_taken = (folder / TAKEN).exists()
             if driver.organization_id is None:
-                self._find_organization(driver, folder)
+                with suppress(FileNotFoundError):  # it has just ended
+                    driver.organization_id = read_host(folder / HOST_FILE).organization_id
+                if driver.organization_id is not None:
+                    self._get_seconds(driver.organization_id).start += driver.start_seconds
             if driver.organization_id is not None:
                 self._get_seconds(driver.organization_id).idle += 0.0 if is_taken else seconds
             elif not is_taken and not (folder / READY).exists():
@@ -60,13 +63,6 @@ class OverheadMeter:
             for name, each in measured.items():
                 add_overhead(session, name, round(each.start * MILLISECONDS), round(each.idle * MILLISECONDS))
         self._seconds = {}
-
-    def _find_organization(self, driver: _Driver, folder: Path) -> None:
-        """Give the time of the driver's start to the organization of its first execution."""
-        with suppress(FileNotFoundError):  # it has just ended
-            driver.organization_id = read_host(folder / HOST_FILE).organization_id
-        if driver.organization_id is not None:
-            self._get_seconds(driver.organization_id).start += driver.start_seconds
 
     def _get_seconds(self, organization_id: str) -> _Seconds:
         return self._seconds.setdefault(organization_id, _Seconds())

@@ -13,7 +13,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from queue import Empty, SimpleQueue
 from random import SystemRandom
-from types import TracebackType
 from typing import Self, TypeVar
 
 from playwright.async_api import Browser
@@ -82,7 +81,7 @@ class BrowserFetcher:
         self._chromium.submit(self._chromium.acquire()).result()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._chromium.submit(self._release()).result()
 
     def fetch(self, requests: Iterable[tuple[str, T]], describe: Describe[T] | None = None) -> Iterator[tuple[Page, T]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ class OpenRequests:
             self._page.on(event, listener)  # pyright: ignore[reportArgumentType,reportCallIssue]
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         for event, listener in self._listeners:
             self._page.remove_listener(event, listener)
 

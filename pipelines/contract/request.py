@@ -9,18 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, cast
 
-from pydantic import (
-    AwareDatetime,
-    BaseModel,
-    ConfigDict,
-    Field,
-    PositiveFloat,
-    PositiveInt,
-)
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
 from pydantic.alias_generators import to_camel
 
 from pipelines.contract.figures import Figures
+from pipelines.errors import RunError
 from pipelines.language.engines import EngineName, Growth
 from pipelines.language.parameters import Value
 from pipelines.models import Allowance, ModelOptions
@@ -71,6 +66,8 @@ class Target:
     fits_types: bool = False
 
 
+VERSION = 1
+"""Version of the request. Raise it with a change that a driver of the version before would misunderstand."""
 OUTPUT = ""  # the output's key among the targets of a run
 GIVEN_ROWS = "rows://"  # the key, among the inputs of a run, of the rows that its request gave
 REJECTED_FOLDER = "rejected"  # beside the numbered folders of saves
@@ -205,6 +202,7 @@ class RunRequest(SpecPart):
     `selectors` the folder of the organization's proven selectors.
     """
 
+    version: int = VERSION
     execution_id: str
     job_id: str
     project_id: str
@@ -249,6 +247,18 @@ class RunRequest(SpecPart):
     reuses_driver: bool = True
     growth: Growth = Growth()
     preview_rows: int = 20
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_version(cls, values: Any) -> Any:
+        """Raise RunError for a later version, before its other fields are read."""
+        version = cast("dict[str, Any]", values).get("version") if isinstance(values, dict) else None
+        if isinstance(version, int) and version > VERSION:
+            raise RunError(
+                f"the request of this execution has version {version}, and this driver reads {VERSION} or earlier: "
+                "it was written by a later Spindle, so run the execution with that"
+            )
+        return values
 
     @property
     def has_own_process(self) -> bool:

@@ -94,31 +94,66 @@ class FetchTally(Struct, array_like=True):
         return " ".join(str(each) for each in (self.status, self.reason) if each is not None)
 
 
+class Counts(Struct, omit_defaults=True):
+    """Counts of one step so far; `bytes` of bodies as transferred, `seconds` that its tasks took together.
+
+    `errors` are of pages, and of rows that a stage could not produce. `cached` counts the pages of earlier executions
+    that were used without a request, `cut` the paginated addresses of which not all pages were requested, `malformed`
+    the pages that were read nevertheless, with the first and its fault. `searched` counts the pages that the step's
+    selectors were applied to; per selector, `empty` counts those without a match and `unfit` the values that did not
+    fit the type of its column. `rendering` has by template the selectors whose matches scripts make, `bounded` the
+    templates of addresses of which an explore has left some out.
+    """
+
+    rows: int = 0
+    pages: int = 0
+    errors: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+    cached: int = 0
+    cut: int = 0
+    malformed: tuple[int, str] = (0, "")
+    searched: int = 0
+    empty: list[int] = []
+    unfit: list[int] = []
+    rendering: dict[str, str] = {}
+    bounded: set[str] = set()
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the step has begun; the pass before has searched its pages for the links of the step."""
+        return bool(self.rows or self.pages or not self.searched)
+
+    def add(self, other: Counts) -> None:
+        """Add the counts of another task; one task may know more of a template than another."""
+        self.rows += other.rows
+        self.pages += other.pages
+        self.errors += other.errors
+        self.bytes += other.bytes
+        self.seconds += other.seconds
+        self.cached += other.cached
+        self.cut += other.cut
+        self.malformed = self.malformed[0] + other.malformed[0], self.malformed[1] or other.malformed[1]
+        self.searched += other.searched
+        self.empty = _add_lists(self.empty, other.empty)
+        self.unfit = _add_lists(self.unfit, other.unfit)
+        self.rendering |= {name: text or self.rendering.get(name, "") for name, text in other.rendering.items()}
+        self.bounded |= other.bounded
+
+
+def _add_lists(one: list[int], other: list[int]) -> list[int]:
+    return [sum(pair) for pair in zip(one, other, strict=True)] if one and other else [*one, *other]
+
+
 class Report(Struct, frozen=True, tag=True):
     """A task's totals by step key, and the news since its previous report: hashes of URLs, failures, preview rows.
 
     `answers` are totals by status and reason, `hosts` those that have blocked a page, with the pages since then and
-    the blocked ones. `cached` are the pages of earlier executions that were used without a request, `cut` the
-    paginated addresses of which not all pages were requested, `malformed` the pages that were read nevertheless,
-    with the first and its fault. `searched` are the pages that a step's selectors were applied to, `empty` those on
-    which each of them found nothing, and `unfit` the values that did not fit the type of each one's column. In an
-    incremental run, `seen` are the requested pages, `left_out` counts those that were not, and `gone` are
-    addresses. `rendering` has by template the selectors whose matches scripts make, `bounded` the
-    templates of addresses of which an explore has left some out.
+    the blocked ones. In an incremental run, `seen` are the requested pages, `left_out` counts those that were not, and
+    `gone` are addresses.
     """
 
-    rows: dict[str, int]
-    pages: dict[str, int]
-    errors: dict[str, int]
-    bytes: dict[str, int]
-    cached: dict[str, int] = {}
-    cut: dict[str, int] = {}
-    malformed: dict[str, tuple[int, str]] = {}
-    rendering: dict[str, dict[str, str]] = {}
-    bounded: dict[str, list[str]] = {}
-    searched: dict[str, int] = {}
-    empty: dict[str, list[int]] = {}
-    unfit: dict[str, list[int]] = {}
+    steps: dict[str, Counts]
     fetched: list[int] = []
     failed: list[int] = []
     forbidden: list[int] = []
@@ -126,7 +161,6 @@ class Report(Struct, frozen=True, tag=True):
     failures: list[FailedPage] = []
     hosts: dict[str, tuple[int, int]] = {}
     previews: dict[str, list[PlacedRow]] = {}
-    seconds: dict[str, float] = {}
     seen: list[SeenPage] = []
     left_out: int = 0
     gone: list[str] = []

@@ -11,14 +11,13 @@ import secrets
 import socket
 import threading
 from asyncio import StreamReader, StreamWriter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from heapq import merge
 from itertools import islice
 from operator import itemgetter
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
@@ -29,6 +28,7 @@ from pipelines.coordination.messages import (
     MAX_HELLO_BYTES,
     Acquire,
     Cookies,
+    Counts,
     DriverMessage,
     End,
     Endpoint,
@@ -61,37 +61,6 @@ if TYPE_CHECKING:
 _HELLO_SECONDS = 10.0
 _MAX_GONE_PAGES = 20
 _MAX_FRAME_BYTES = 256 * 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """Counts of one step so far; `bytes` of bodies as transferred, `seconds` that its tasks took together.
-
-    `cached` counts the pages of earlier executions that were used without a request, `cut` the paginated addresses of
-    which not all pages were requested, `malformed` the pages that were read nevertheless, with the first of them,
-    `searched` the pages that its selectors were applied to, `empty` the pages
-    without a match and `unfit` the values that did not fit, per selector. `rendering` has by template the selectors
-    whose matches scripts make, `bounded` the templates of addresses of which an explore has left some out.
-    """
-
-    rows: int = 0
-    pages: int = 0
-    errors: int = 0
-    bytes: int = 0
-    seconds: float = 0.0
-    searched: int = 0
-    empty: tuple[int, ...] = ()
-    cached: int = 0
-    unfit: tuple[int, ...] = ()
-    cut: int = 0
-    malformed: tuple[int, str] = (0, "")
-    rendering: Mapping[str, str] = field(default_factory=dict[str, str])
-    bounded: tuple[str, ...] = ()
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether the step has begun; the pass before has searched its pages for the links of the step."""
-        return bool(self.rows or self.pages or not self.searched)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,9 +138,7 @@ class Coordinator:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._sites.shutdown()
         self._loop.call_soon_threadsafe(self._stopped.set)
         self._thread.join()
@@ -179,8 +146,12 @@ class Coordinator:
     def get_counts(self) -> dict[str, Counts]:
         """Return counts by step key, for the steps that have begun, or whose links were looked for."""
         with self._lock:
-            searched = (key for report in self._reports.values() for key in report.searched)
-            return {key: self._sum(key) for key in dict.fromkeys((*self._begun, *searched))}
+            found: dict[str, Counts] = {key: Counts() for key in self._begun}
+            for report in self._reports.values():
+                for key, counts in report.steps.items():
+                    if counts.searched or key in found:
+                        found.setdefault(key, Counts()).add(counts)
+            return found
 
     def get_preview(self, key: str) -> list[dict[str, Any]]:
         """Return the first rows of a step in document order that have arrived, with the engine's columns."""
@@ -198,18 +169,7 @@ class Coordinator:
         previews = {key: self._merge_preview(key) for key in [*self._previews]}
         with self._lock:
             return Report(
-                rows={key: counts[key].rows for key in self._begun if key in counts},
-                pages={key: each.pages for key, each in counts.items() if each.pages},
-                errors={key: each.errors for key, each in counts.items() if each.errors},
-                bytes={key: each.bytes for key, each in counts.items() if each.pages},
-                cached={key: each.cached for key, each in counts.items() if each.cached},
-                cut={key: each.cut for key, each in counts.items() if each.cut},
-                malformed={key: each.malformed for key, each in counts.items() if each.malformed[0]},
-                rendering={key: dict(each.rendering) for key, each in counts.items() if each.rendering},
-                bounded={key: [*each.bounded] for key, each in counts.items() if each.bounded},
-                searched={key: each.searched for key, each in counts.items() if each.searched},
-                empty={key: list(each.empty) for key, each in counts.items() if each.searched},
-                unfit={key: list(each.unfit) for key, each in counts.items() if each.searched},
+                steps=counts,
                 fetched=[url for url, ok in self._urls.items() if ok],
                 failed=[url for url, ok in self._urls.items() if not ok],
                 forbidden=[*self._forbidden],
@@ -217,7 +177,6 @@ class Coordinator:
                 failures=self._failures.list_pages(),
                 hosts=sum_hosts(report.hosts for report in self._reports.values()),
                 previews=previews,
-                seconds={key: each.seconds for key, each in counts.items() if each.seconds},
                 seen=self.seen.list_pages(),
                 left_out=sum(each.left_out for each in self._reports.values()),
                 gone=[url for report in self._reports.values() for url in report.gone][:_MAX_GONE_PAGES],
@@ -258,25 +217,6 @@ class Coordinator:
         with self._lock:
             gone = (url for report in self._reports.values() for url in report.gone)
             return [*islice(dict.fromkeys(gone), _MAX_GONE_PAGES)]
-
-    def _sum(self, key: str) -> Counts:
-        reports = self._reports.values()
-        malformed = [each.malformed[key] for each in reports if key in each.malformed]
-        return Counts(
-            sum(each.rows.get(key, 0) for each in reports),
-            sum(each.pages.get(key, 0) for each in reports),
-            sum(each.errors.get(key, 0) for each in reports),
-            sum(each.bytes.get(key, 0) for each in reports),
-            sum(each.seconds.get(key, 0.0) for each in reports),
-            sum(each.searched.get(key, 0) for each in reports),
-            _add_lists([each.empty[key] for each in reports if key in each.empty]),
-            sum(each.cached.get(key, 0) for each in reports),
-            _add_lists([each.unfit[key] for each in reports if key in each.unfit]),
-            sum(each.cut.get(key, 0) for each in reports),
-            (sum(each[0] for each in malformed), next((first for _, first in malformed if first), "")),
-            _merge_rendering(each.rendering.get(key, {}) for each in reports),
-            (*sorted({name for each in reports for name in each.bounded.get(key, ())}),),
-        )
 
     def _run(self) -> None:
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
@@ -348,7 +288,8 @@ class Coordinator:
                 self._urls.setdefault(url, False)
             for key, rows in report.previews.items():
                 self._previews.setdefault(key, {})[task] = rows
-            self._begun.update(dict.fromkeys(report.rows.keys() | report.pages.keys()))
+            begun = (key for key, each in report.steps.items() if each.rows or each.pages)
+            self._begun.update(dict.fromkeys(begun))
 
 
 async def _read(reader: StreamReader, max_bytes: int) -> TaskMessage:
@@ -356,15 +297,3 @@ async def _read(reader: StreamReader, max_bytes: int) -> TaskMessage:
     if length > max_bytes:
         raise ConnectionAbortedError("the message is too long")
     return decode_task_message(await reader.readexactly(length))
-
-
-def _add_lists(lists: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    return tuple(map(sum, zip(*lists, strict=True)))
-
-
-def _merge_rendering(learned: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """Return what tasks have learned of templates; one task may know more of a template than another."""
-    merged: dict[str, str] = {}
-    for each in learned:
-        merged |= {name: text or merged.get(name, "") for name, text in each.items()}
-    return merged

@@ -10,7 +10,7 @@ from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 from pipelines.engine.output import PassOutput
-from pipelines.engine.progress import StepCounts
+from pipelines.engine.progress import StepProgress
 from pipelines.extract.rows import NOTHING, Fetched, Link, Ordinal, Row, place_link
 from pipelines.fetch.address_templates import MAX_TEMPLATES, get_template
 from pipelines.fetch.requests import RequestTemplate
@@ -230,7 +230,7 @@ class ExploreStep:
         emit: Emit,
         output: PassOutput[object],
         pending: PendingWriters,
-        counts: StepCounts,
+        progress: StepProgress,
         find_links: FindLinks,
     ) -> None:
         self.key = key
@@ -242,7 +242,7 @@ class ExploreStep:
         self._emit = emit
         self._output = output
         self._pending = pending
-        self._counts = counts
+        self._progress = progress
         self._latest: Fetched = NOTHING
         self._gives_once = exploration.gives_pages_once
         self._held: dict[str, Row] = {}
@@ -302,7 +302,7 @@ class ExploreStep:
                 self._frontier.reach(redirected)
         elif redirected and not self._choose(redirected, row):
             return
-        self._counts.add_row(row)
+        self._progress.add_row(row)
         self._frontier.count_page(row.is_empty_failure(self._columns))
         if not self.is_last_level:
             self._pending.append(self._write_links(row, self._level))

@@ -52,7 +52,7 @@ def find_header(target: Path, format_: str, columns: Sequence[str]) -> list[str]
 def move_rows(staged: Path, target: Path, mode: Mode, format_: str, one_file: bool) -> None:
     """Move the files of a folder to their place; raise RunError where rows cannot be appended.
 
-    Of runs at the same time, one moves its files at a time, so that each appends to what is there.
+    Concurrent runs move their files one after another, so that a run appends to the files of the one before.
     """
     with lock_folder(target.parent):
         _move_rows(staged, target, mode, format_, one_file)

@@ -14,7 +14,7 @@ import xxhash
 
 from pipelines.coordination.client import Connection
 from pipelines.coordination.failures import MAX_ADDRESSES
-from pipelines.coordination.messages import FailedPage, FetchTally, PlacedRow, Report
+from pipelines.coordination.messages import Counts, FailedPage, FetchTally, PlacedRow, Report
 from pipelines.extract.rows import Fetched, Ordinal, PageTally, Row
 from pipelines.fetch import Page
 from pipelines.fetch.failures import FailureReason, find_reason
@@ -66,28 +66,20 @@ class Preview:
 
 
 @dataclass(slots=True, eq=False)
-class StepCounts:
-    """Counts of one step in one task; `errors` are of pages, and of rows that a stage could not produce.
-
-    `cached` are the pages of earlier executions that were used without a request, `cut` the paginated addresses of
-    which not all pages were requested, `malformed` the pages that were read nevertheless, with the first of them.
-    `tally` counts the matches of the step's selectors, `rendering` has those made by script by template,
-    `bounded` the templates of addresses of which an explore has left some out.
-    """
+class StepProgress:
+    """Counts and first rows of one step in one task; `tally` counts the matches of its selectors."""
 
     key: str
     preview: Preview
-    rows: int = 0
-    pages: int = 0
-    errors: int = 0
-    bytes: int = 0
-    cached: int = 0
-    cut: int = 0
-    malformed: tuple[int, str] = (0, "")
-    rendering: dict[str, str] = field(default_factory=dict[str, str])
-    bounded: set[str] = field(default_factory=set[str])
-    seconds: float = 0.0
+    counts: Counts = field(default_factory=Counts)
     tally: PageTally = field(default_factory=lambda: PageTally(0))
+
+    def count(self) -> Counts:
+        """Return the counts with those of the selectors."""
+        if self.tally.pages:
+            self.counts.searched = self.tally.pages
+            self.counts.empty, self.counts.unfit = self.tally.count_empty(), self.tally.count_unfit()
+        return self.counts
 
     def count_selectors(self, selectors: int) -> PageTally:
         """Return the tally of so many selectors, which the passes of a trial share."""
@@ -96,7 +88,7 @@ class StepCounts:
         return self.tally
 
     def add_row(self, row: Row) -> None:
-        self.rows += 1
+        self.counts.rows += 1
         if row.ordinal < self.preview.end:
             self.preview.add(row)
 
@@ -107,7 +99,7 @@ class ProgressReporter:
     def __init__(self, connection: Connection | None, preview_rows: int = 0) -> None:
         self._connection = connection
         self._preview_rows = preview_rows
-        self._steps: dict[str, StepCounts] = {}
+        self._steps: dict[str, StepProgress] = {}
         self._fetched: list[int] = []
         self._failed: list[int] = []
         self._forbidden: list[int] = []
@@ -118,33 +110,36 @@ class ProgressReporter:
         self.seen: list[SeenPage] = []
         self.trackers: list[PageTracker] = []
         self._reported_at = self._switched_at = time.monotonic()
-        self._current: StepCounts | None = None
+        self._current: StepProgress | None = None
 
-    def switch(self, counts: StepCounts | None) -> StepCounts | None:
+    def switch(self, step: StepProgress | None) -> StepProgress | None:
         """Attribute the time from now on to a step, and return the one that it was attributed to before."""
         now, before = time.monotonic(), self._current
         if before is not None:
-            before.seconds += now - self._switched_at
-        self._current, self._switched_at = counts, now
+            before.counts.seconds += now - self._switched_at
+        self._current, self._switched_at = step, now
         return before
 
-    def get_counts(self, key: str) -> StepCounts:
-        """Return the counts of a step, which the caller increments."""
-        return self._steps.setdefault(key, StepCounts(key, Preview(self._preview_rows)))
+    def get_step(self, key: str) -> StepProgress:
+        return self._steps.setdefault(key, StepProgress(key, Preview(self._preview_rows)))
 
-    def add_page(self, counts: StepCounts, page: Page, fetched: Fetched) -> None:
-        """Count a page."""
+    def get_counts(self, key: str) -> Counts:
+        """Return the counts of a step, which the caller increments."""
+        return self.get_step(key).count()
+
+    def add_page(self, step: StepProgress, page: Page, fetched: Fetched) -> None:
         urls = self._fetched if fetched.error is None else self._forbidden if page.forbidden else self._failed
         urls.append(xxhash.xxh64_intdigest(page.requested_url.encode()))
-        self._count_page(counts, page, fetched)
+        self._count_page(step, page, fetched)
 
-    def add_optional_page(self, counts: StepCounts, page: Page, secrets: tuple[str, ...]) -> None:
+    def add_optional_page(self, step: StepProgress, page: Page, secrets: tuple[str, ...]) -> None:
         """Count a page without which rows are complete, so that a failure is no failure of the run."""
         error = None if page.ok else page.error or f"the server answered {page.status}"
         fetched = Fetched(page.url, page.requested_url, page.status, error, page.fetched_at, secrets=secrets)
-        self._count_page(counts, page, fetched).optional += 1
+        self._count_page(step, page, fetched).optional += 1
 
-    def _count_page(self, counts: StepCounts, page: Page, fetched: Fetched) -> FetchTally:
+    def _count_page(self, step: StepProgress, page: Page, fetched: Fetched) -> FetchTally:
+        counts = step.counts
         counts.pages += 1
         counts.bytes += page.received
         if fetched.malformed:
@@ -165,7 +160,7 @@ class ProgressReporter:
             answer.retries += max(page.attempts - 1, 0)
             answer.cached += page.attempts == 0 and reason is None
         if reason is not None or self._hosts:
-            self._add_failure(counts.key, page, fetched, reason, answer)
+            self._add_failure(step.key, page, fetched, reason, answer)
         self.tick()
         return answer
 
@@ -184,7 +179,7 @@ class ProgressReporter:
         message = truncate(fetched.mask(fetched.error) or "", _MAX_MESSAGE)
         self.failures.append(FailedPage(truncate(address, _MAX_URL), page.status, reason, message, step, page.attempts))
 
-    def add_unread(self, counts: StepCounts, row: Row) -> None:
+    def add_unread(self, step: StepProgress, row: Row) -> None:
         """List the page of a row whose question no means serves."""
         if self._failures_left > 0:
             self._failures_left -= 1
@@ -192,7 +187,7 @@ class ProgressReporter:
             address = mask_password(fetched.mask(fetched.requested_url) or "")
             message = truncate(fetched.mask(fetched.error) or "", _MAX_MESSAGE)
             reason = FailureReason.UNREAD
-            page = FailedPage(truncate(address, _MAX_URL), fetched.status, reason, message, counts.key)
+            page = FailedPage(truncate(address, _MAX_URL), fetched.status, reason, message, step.key)
             self.failures.append(page)
 
     def track(self, tracking: Tracking | None, secrets: tuple[str, ...]) -> PageTracker | None:
@@ -221,28 +216,15 @@ class ProgressReporter:
         self._reported_at = time.monotonic()
         if not self._connection:
             return
-        steps = self._steps.items()
         report = Report(
-            rows={key: step.rows for key, step in steps if step.rows},
-            pages={key: step.pages for key, step in steps if step.pages},
-            errors={key: step.errors for key, step in steps if step.errors},
-            bytes={key: step.bytes for key, step in steps if step.pages},
-            cached={key: step.cached for key, step in steps if step.cached},
-            malformed={key: step.malformed for key, step in steps if step.malformed[0]},
-            rendering={key: step.rendering for key, step in steps if step.rendering},
-            bounded={key: [*step.bounded] for key, step in steps if step.bounded},
-            cut={key: step.cut for key, step in steps if step.cut},
-            searched={key: step.tally.pages for key, step in steps if step.tally.pages},
-            empty={key: step.tally.count_empty() for key, step in steps if step.tally.pages},
-            unfit={key: step.tally.count_unfit() for key, step in steps if step.tally.pages},
+            steps={key: step.count() for key, step in self._steps.items()},
             fetched=self._fetched,
             failed=self._failed,
             forbidden=self._forbidden,
             answers=[*self._answers.values()],
             failures=self.failures,
             hosts=self._hosts,
-            previews={key: rows for key, step in steps if (rows := step.preview.take_changed())},
-            seconds={key: round(step.seconds, 3) for key, step in steps if step.seconds},
+            previews={key: rows for key, step in self._steps.items() if (rows := step.preview.take_changed())},
             seen=self.seen,
             left_out=sum(each.left_out for each in self.trackers),
             gone=[url for each in self.trackers for url in each.gone],

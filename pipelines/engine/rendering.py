@@ -9,7 +9,6 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from pipelines.engine.definition import Pass
@@ -140,7 +139,7 @@ class RenderingFetcher:
         self._resources.enter_context(self._http)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._store.save()
         self._resources.close()
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from pipelines.coordination.server import Counts
+from pipelines.coordination.messages import Counts
 from pipelines.errors import RunError
 from pipelines.extract.rows import PageSelector
 from pipelines.planning.check import (

@@ -77,7 +77,7 @@ def process_entries(
     """
     pending = PendingWriters()
     enter, flushes, explore = chain_stages(task, output, pending, reporter, tools)
-    reporter.switch(reporter.get_counts(task.enters))
+    reporter.switch(reporter.get_step(task.enters))
     if explore and budget:
         explore.expect_order()
     if explore and explore.key == task.enters:
@@ -87,7 +87,7 @@ def process_entries(
         rows = _fetch_rows(task, entering, reporter, fetcher, budget) if fetcher else _read_rows(entering, reporter)
         yield from _process_rows(rows, enter, flushes, output, pending, budget is not None)
     if explore and fetcher:
-        reporter.switch(reporter.get_counts(explore.key))
+        reporter.switch(reporter.get_step(explore.key))
         rows = _follow_links(task, explore, reporter, fetcher, budget)
         yield from _process_rows(rows, explore.enter, flushes, output, pending, budget is not None)
     if not output.is_empty():
@@ -193,13 +193,13 @@ def _fetch_links(
     chains: PageChains | None = None,
 ) -> Iterator[Row]:
     """Yield the rows of the links with their pages, which count for the step."""
-    secrets, counts, since = list_spellings(task.cache.secrets), reporter.get_counts(step), task.cache.since
+    secrets, progress, since = list_spellings(task.cache.secrets), reporter.get_step(step), task.cache.since
     parser, is_file, name = task.fetching.parser, task.fetching.file_limit is not None, task.fetching.file_name
     links = tracker.select(links) if tracker else links
     for page, rows in fetcher.fetch(links, build_describer(task.request) if task.request else None):
-        counts.cached += since is not None and page.fetched_at < since
+        progress.counts.cached += since is not None and page.fetched_at < since
         if tracker and not tracker.take(page):
-            reporter.add_page(counts, page, NOTHING)
+            reporter.add_page(progress, page, NOTHING)
             continue
         signs = task.options.blocked_when, task.options.logged_out
         fetched, kept = Fetched.from_page(page, secrets, parser, signs, is_file), {}
@@ -208,7 +208,7 @@ def _fetch_links(
         elif task.files and isinstance(page, BrowserPage) and page.values:
             fetched, kept = _keep_pictures(task.files, page, fetched)
         fetched = chains.check(page, fetched, rows) if chains else fetched
-        reporter.add_page(counts, page, fetched)
+        reporter.add_page(progress, page, fetched)
         for row in chains.add(page, fetched, rows) if chains else rows:
             arrived = page.add_to(row) if isinstance(page, BrowserPage) else row
             found = fetched

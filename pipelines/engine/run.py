@@ -10,7 +10,6 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from tempfile import TemporaryDirectory
-from types import TracebackType
 from typing import Any, Self
 
 import pyarrow as pa
@@ -19,8 +18,8 @@ from pipelines.contract.context import RunContext
 from pipelines.contract.figures import Figures
 from pipelines.contract.report import RunResult
 from pipelines.contract.request import OUTPUT, Target
-from pipelines.coordination.messages import FailedPage, FetchTally
-from pipelines.coordination.server import Coordinator, Counts
+from pipelines.coordination.messages import Counts, FailedPage, FetchTally
+from pipelines.coordination.server import Coordinator
 from pipelines.engine.frontier import describe_bounded
 from pipelines.engine.result_checks import CheckResult, check_required_selectors, find_empty_selectors
 from pipelines.engine.walk import Engine
@@ -107,9 +106,7 @@ class Run:
         self.context = replace(self.context, downloads=self._open_folder("files"))
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._resources.close()
 
     def _open_inference(self) -> InferenceServer:

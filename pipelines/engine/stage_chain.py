@@ -13,10 +13,11 @@ from weakref import ref
 from pipelines.answers import AnswerPending, DeferredRows, ServiceClient
 from pipelines.contract.workers import BatchWorker, Tools
 from pipelines.coordination.client import DriverGone
+from pipelines.coordination.messages import Counts
 from pipelines.engine.definition import Pass
 from pipelines.engine.frontier import Emit, ExploreStep, FindLinks, Frontier, PendingWriters
 from pipelines.engine.output import PassOutput
-from pipelines.engine.progress import ProgressReporter, StepCounts
+from pipelines.engine.progress import ProgressReporter, StepProgress
 from pipelines.engine.row_batcher import RowBatcher
 from pipelines.errors import StageFailed
 from pipelines.extract.rows import NOTHING, Link, Row, count_links
@@ -57,30 +58,30 @@ def chain_stages(
     emit = _write_links(*task.links, output, pending, reporter, tools, flushes) if task.links else add_row
     if task.hides_failures or not task.keeps_failures:
         names = tuple(task.columns)
-        reporter.get_counts(last).preview.hides = lambda row: row.is_empty_failure(names)
+        reporter.get_step(last).preview.hides = lambda row: row.is_empty_failure(names)
     if not task.keeps_failures:
         emit = _leave_out_failures(emit, tuple(task.columns))
     for key, stage in reversed(task.stages):
-        counts = reporter.get_counts(key)
+        step = reporter.get_step(key)
         if isinstance(stage, RowStage):
             emit = _apply_row_stage(task, key, stage, emit, reporter, flushes, pending, tools)
             continue
         frontier, most = Frontier(), stage.stage.max_per_template
         if key == task.follows:
-            frontier = Frontier(task.frontier, task.max_pages, task.wanted, most, counts.bounded)
+            frontier = Frontier(task.frontier, task.max_pages, task.wanted, most, step.counts.bounded)
         find_links = stage.stage.work(tools)
-        counted = _count_links(stage.stage, find_links, counts)
-        explore = ExploreStep(key, stage, frontier, emit, output, pending, counts, counted)
+        counted = _count_links(stage.stage, find_links, step)
+        explore = ExploreStep(key, stage, frontier, emit, output, pending, step, counted)
         flushes.appendleft(explore.add_held)
         if stage.stage.asks_questions:
             _defer_explore(explore, find_links, tools.reader, flushes)
         emit, followed = explore.enter, explore if key == task.follows else followed
     if task.enters not in task.get_explorations():  # an explore counts its pages itself
-        emit = _count_rows(emit, reporter.get_counts(task.enters))
+        emit = _count_rows(emit, reporter.get_step(task.enters))
     return Stages(emit, list(flushes), followed)
 
 
-def _bound_pages(emit: Emit, counts: StepCounts, keeps_failures: bool) -> Emit:
+def _bound_pages(emit: Emit, counts: Counts, keeps_failures: bool) -> Emit:
     """Let a page make rows of a bounded size: what is nested is in the texts of all its ancestors."""
     page, size, most = ref(NOTHING), 0, 0
 
@@ -130,9 +131,9 @@ def _leave_out_failures(emit: Emit, names: Sequence[str]) -> Emit:
     return write
 
 
-def _count_rows(emit: Emit, counts: StepCounts) -> Emit:
+def _count_rows(emit: Emit, step: StepProgress) -> Emit:
     def count(row: Row) -> None:
-        counts.add_row(row)
+        step.add_row(row)
         emit(row)
 
     return count
@@ -148,22 +149,22 @@ def _apply_row_stage(
     pending: PendingWriters,
     tools: Tools,
 ) -> Emit:
-    counts = reporter.get_counts(key)
-    tally = counts.count_selectors(len(stage.list_selectors()))
+    step = reporter.get_step(key)
+    counts, tally = step.counts, step.count_selectors(len(stage.list_selectors()))
     source = _choose_source(stage, tools)
     work = stage.work(replace(tools, tally=tally))
     if isinstance(source, ServiceClient) and not isinstance(work, BatchWorker):
-        work = _count_read_pages(task, work, source, counts, reporter)
+        work = _count_read_pages(task, work, source, step, reporter)
     switch = reporter.switch  # the time of a row counts for the stage that works on it
 
     def take(row: Row, rows: Iterable[Row]) -> int:
-        before, taken = switch(counts), counts.rows
+        before, taken = switch(step), counts.rows
         for made in rows:
-            counts.add_row(made)
+            step.add_row(made)
             if made.fetched.error and not row.fetched.error:
                 counts.errors += 1
                 if source is not None:
-                    reporter.add_unread(counts, made)
+                    reporter.add_unread(step, made)
             emit(made)
         switch(before)
         return counts.rows - taken
@@ -175,7 +176,7 @@ def _apply_row_stage(
     take_next = _name_failures(key, take)
 
     def run_batch(batch: Callable[[], None]) -> None:
-        before = switch(counts)
+        before = switch(step)
         batch()
         switch(before)
 
@@ -195,7 +196,7 @@ def _count_read_pages(
     task: Pass,
     work: Callable[[Row], Iterable[Row]],
     services: ServiceClient,
-    counts: StepCounts,
+    step: StepProgress,
     reporter: ProgressReporter,
 ) -> Callable[[Row], Iterable[Row]]:
     """Return the function of a stage that counts the pages of sites that it reads for a row."""
@@ -206,8 +207,8 @@ def _count_read_pages(
             return work(row)
         finally:
             for page in services.take_pages():
-                counts.cached += since is not None and page.fetched_at < since
-                reporter.add_optional_page(counts, page, secrets)
+                step.counts.cached += since is not None and page.fetched_at < since
+                reporter.add_optional_page(step, page, secrets)
 
     return ask
 
@@ -242,11 +243,11 @@ def _name_failures(key: str, function: Callable[Given, Returned]) -> Callable[Gi
     return call
 
 
-def _count_links(stage: LinkStage, find_links: FindLinks, counts: StepCounts) -> FindLinks:
+def _count_links(stage: LinkStage, find_links: FindLinks, step: StepProgress) -> FindLinks:
     """Return the function that also counts the pages on which the stage's selector finds no link."""
     if not (selectors := stage.list_selectors()):
         return find_links
-    return count_links(find_links, counts.count_selectors(len(selectors)))
+    return count_links(find_links, step.count_selectors(len(selectors)))
 
 
 def _write_links(
@@ -259,7 +260,7 @@ def _write_links(
     flushes: deque[Flush],
 ) -> Emit:
     """Write a row for every link, which the next pass fetches."""
-    find_links = _count_links(stage, stage.work(tools), reporter.get_counts(key))
+    find_links = _count_links(stage, stage.work(tools), reporter.get_step(key))
     drops = stage.drops_rows_without_link
 
     def write(row: Row, links: Iterable[Link]) -> Iterator[None]:

@@ -118,7 +118,10 @@ class CookieJar:
             _add_cookies(curl, cookies)
             return
         if self._shared is None:
-            self._load(self._session)
+            self._shared = pycurl.Curl()
+            self._shared.setopt(pycurl.SHARE, self._share)
+            _replace_cookies(self._shared, self._session.load())
+            self._known = _list_cookies(self._shared)
         if own:
             self._attach(curl, False)
             copied = [line for line in self._known if _split_line(line)[_NAME] not in own]
@@ -152,12 +155,6 @@ class CookieJar:
         elif not attached and curl in self._attached:
             curl.unsetopt(pycurl.SHARE)
             self._attached.remove(curl)
-
-    def _load(self, session: Session) -> None:
-        self._shared = pycurl.Curl()
-        self._shared.setopt(pycurl.SHARE, self._share)
-        _replace_cookies(self._shared, session.load())
-        self._known = _list_cookies(self._shared)
 
 
 def _list_cookies(curl: pycurl.Curl) -> list[str]:

@@ -154,6 +154,6 @@ def hash_value(value: str) -> str:
 
 
 def find_magnitude(value: str, is_number: bool) -> int | None:
-    """Return the bin of a number, or of the length of a text; None for what has no number."""
+    """Return the bin of a number, or of the length of a text; None for a text without a number."""
     size = parse_price(value) if is_number else float(len(value))
     return None if size is None else round(math.log10(max(abs(size), 1e-3)) * BINS_A_DECADE)

@@ -97,7 +97,9 @@ class PageReader:
         question = limit_to_segments(question, element)
         means = self.find_means(question, element)
         if means.record is None:
-            return _find_items(means.items, element), means.error or _describe_missing(means.items)
+            root = element.document.root
+            found = (find_by_path(root, path) for path in means.items.paths) if isinstance(root, HtmlElement) else ()
+            return [each for each in found if each is not None], means.error or _describe_missing(means.items)
         if means.record.unproven:
             return [], NOT_PROVEN
         items = read_items(means.record, element)
@@ -118,12 +120,6 @@ class PageReader:
         metadata = read_metadata(element)
         asked = question.asked or question.fields
         return {name: find_stated(metadata, (words, name)) for name, words in zip(question.fields, asked, strict=True)}
-
-
-def _find_items(items: PageItems, element: Element) -> list[Element]:
-    root = element.document.root
-    found = (find_by_path(root, path) for path in items.paths) if isinstance(root, HtmlElement) else ()
-    return [each for each in found if each is not None]
 
 
 def _describe_missing(items: PageItems) -> str | None:

@@ -154,7 +154,7 @@ class StepRecorder:
     def _decide(self, template: _Template, wanted: StepsWanted) -> Steps:
         record, is_failed = template.record, wanted.failed == template.version
         if record is not None and not is_failed:
-            return Steps(_dump_steps(record.steps), template.version)
+            return Steps(json.dumps([each.model_dump() for each in record.steps]), template.version)
         if record is not None and (self._ledger is None or record.pinned or template.version >= MAX_REPAIRS):
             advice = self._store.advise_deletion(record) if self._store else ""
             return Steps(error="; ".join(filter(None, (_UNFIT, advice))))
@@ -252,10 +252,6 @@ def count_all(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     for each in counts:
         total.update(each)
     return dict(total)
-
-
-def _dump_steps(steps: Iterable[RecordedStep]) -> str:
-    return json.dumps([each.model_dump() for each in steps])
 
 
 def _read_features(wanted: StepsWanted) -> tuple[int, ...]:

@@ -231,7 +231,9 @@ def _build(events: Iterable[Any]) -> Node:
         if isinstance(event, yaml.CollectionEndEvent):
             node = stack.pop().close()
         elif isinstance(event, yaml.ScalarEvent):
-            node = _build_scalar(event)
+            plain = event.implicit[0]
+            value = _resolve_plain(event.value) if plain else event.value
+            node = ScalarNode(value, event.start_mark.line + 1, event.start_mark.column + 1)
         else:
             continue
         if stack:
@@ -253,12 +255,6 @@ def _check_event(event: Any, depth: int, root: Node | None) -> None:
         raise _error("too-deep", f"nested more than {MAX_DEPTH} deep", event.start_mark)
     if isinstance(event, yaml.DocumentStartEvent) and root is not None:
         raise _error("unsupported-yaml", "only one document is allowed", event.start_mark)
-
-
-def _build_scalar(event: Any) -> ScalarNode:
-    plain = event.implicit[0]
-    value = _resolve_plain(event.value) if plain else event.value
-    return ScalarNode(value, event.start_mark.line + 1, event.start_mark.column + 1)
 
 
 def _resolve_plain(text: str) -> str | int | float | bool | None:

@@ -1,4 +1,4 @@
-"""Origins of columns: what a stage makes a column of, and the sources that a column of an output comes from."""
+"""Origins of columns: the columns that a stage makes a column of, and the sources of an output's columns."""
 
 from __future__ import annotations
 

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from pipelines.fetch.fetcher import TEMPORARY_STATUSES
@@ -47,7 +46,7 @@ class ExecutionPageCache:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def get(self, url: str, variant: str = "") -> Page | None:

@@ -84,7 +84,16 @@ class ObjectPageStore:
     def _read(self, key: bytes) -> bytes | None:
         for _ in range(0 if self._failed else 2):
             try:
-                return self._find(key)
+                digit = _get_digit(key)
+                folder = self._folders[digit]
+                is_due = folder.looked_at is None or time.monotonic() - folder.looked_at > _REFRESH_SECONDS
+                if key not in folder.places and is_due:
+                    self._refresh(digit, folder)
+                place = folder.places.get(key)
+                if place is None:
+                    return None
+                file, group, row = place
+                return self._read_group(file, group)[row]
             except FileNotFoundError:  # merged or deleted in the meantime
                 self._folders[_get_digit(key)] = _Folder()
             except _FAILURES:
@@ -138,18 +147,6 @@ class ObjectPageStore:
     def close(self) -> None:
         self.flush(force=True)
         self._groups.clear()
-
-    def _find(self, key: bytes) -> bytes | None:
-        digit = _get_digit(key)
-        folder = self._folders[digit]
-        is_due = folder.looked_at is None or time.monotonic() - folder.looked_at > _REFRESH_SECONDS
-        if key not in folder.places and is_due:
-            self._refresh(digit, folder)
-        place = folder.places.get(key)
-        if place is None:
-            return None
-        file, group, row = place
-        return self._read_group(file, group)[row]
 
     def _refresh(self, digit: str, folder: _Folder) -> None:
         """Read the keys of new files; those of later batches replace earlier ones."""

@@ -141,7 +141,7 @@ class _Known:
 
 
 def find_column(name: str, named: Mapping[str, TracedColumn], others: TracedColumn) -> TracedColumn:
-    """Return the column with a name, in another case if there is no such one, or what holds for all others."""
+    """Return the column with a name, else one whose name differs in case, else the one for all other names."""
     if found := named.get(name):
         return found
     folded = name.casefold()
@@ -156,7 +156,7 @@ def _name(column: SourceColumn) -> SourceColumn:
 
 
 def _limit(sources: Iterable[SourceColumn]) -> tuple[SourceColumn, ...]:
-    """Return each source once, and very many columns of one as the source alone."""
+    """Return the sources without repetitions, and without their columns where these are very many."""
     found = dict.fromkeys(sources)
     if len(found) > _MOST_SOURCES:
         found = dict.fromkeys(SourceColumn(each.source) for each in found)

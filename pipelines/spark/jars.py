@@ -146,7 +146,10 @@ def _fetch_missing(jars: Sequence[Jar], folder: Path) -> None:
         with _make_scratch(folder) as scratch:
             fetched = _fetch(missing, scratch) if missing else {}
             for jar, path in fetched.items():
-                _check_digest(jar, path)
+                with path.open("rb") as file:
+                    found = file_digest(file, "sha256").hexdigest()
+                if found != jar.digest:
+                    raise ValueError(f"the checksum of {jar.name} is {found} instead of {jar.digest}")
             for jar, path in fetched.items():
                 path.chmod(0o444)
                 path.rename(folder / jar.name)
@@ -245,13 +248,6 @@ def _find_reason(output: str) -> str:
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     telling = [line for line in lines if "exception" in line.lower() or "error" in line.lower()]
     return (telling or lines or ["it wrote nothing"])[0][:200]
-
-
-def _check_digest(jar: Jar, path: Path) -> None:
-    with path.open("rb") as file:
-        found = file_digest(file, "sha256").hexdigest()
-    if found != jar.digest:
-        raise ValueError(f"the checksum of {jar.name} is {found} instead of {jar.digest}")
 
 
 def _find_mirror(settings: Path) -> str | None:

@@ -53,7 +53,8 @@ def infer_columns(rows: DataFrame, columns: Columns, step: Step, fails: bool, en
     sample = cached.where(F.col("_error").isNull()).orderBy("_ordinal").select(OPEN).limit(SAMPLE_ROWS).collect()
     inferred = infer_open_columns((row[OPEN] for row in sample), columns, step)
     if inferred is None:
-        raise RunError(describe_lack(_get_first_error(cached)))
+        failed = cached.where(F.col("_error").isNotNull()).orderBy("_ordinal").select("_error").first()
+        raise RunError(describe_lack(failed[0] if failed else None))
     conversion = Conversion.build(inferred, LINK in rows.columns, step, fails)
     converted = map_in_arrow(cached, partial(_convert, conversion, endpoint), from_arrow_schema(conversion.schema))
     return TypedRows(converted, inferred.columns)
@@ -81,11 +82,6 @@ def _convert_json(
     shown: Mapping[str, str | None], schema: pa.Schema, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     return (convert_json_batch(batch, shown, schema) for batch in batches)
-
-
-def _get_first_error(rows: DataFrame) -> str | None:
-    failed = rows.where(F.col("_error").isNotNull()).orderBy("_ordinal").select("_error").first()
-    return failed[0] if failed else None
 
 
 def _convert(

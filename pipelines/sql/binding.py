@@ -30,7 +30,6 @@ from pipelines.sql.types import (
 )
 
 CLAUSES = ("where", "having", "qualify")
-MAX_INTEGER = 2**31 - 1
 Ctes = Mapping[str, "Output | None"]
 
 

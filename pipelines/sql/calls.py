@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from sqlglot import exp
 from sqlglot.parsers.trino import TrinoParser
 
+from pipelines.errors import SqlError
 from pipelines.sql.floats import TYPE
 from pipelines.sql.nested import get_type
 from pipelines.sql.statement import TRINO
-from pipelines.sql.time_formats import check_format
+from pipelines.sql.syntax_tree import refuse
 from pipelines.sql.types import WHOLE
 
 BUILDERS: Mapping[str, Callable[[list[exp.Expr]], exp.Expr]] = {  # of functions that have parsers of their own
@@ -30,6 +32,9 @@ OF_ARRAYS: Mapping[str, str] = {"reverse": "list_reverse"}  # names of functions
 OF_WHOLE_NUMBERS: Mapping[str, str] = dict.fromkeys(
     ("ceil", "ceiling", "floor"), "round"
 )  # the others go through doubles
+PART = re.compile("%(.)", re.DOTALL)
+KNOWN = "abcdefHhIijklMmprSsTvWxYy%"
+UNSUPPORTED = "DUuVwX"  # by Trino
 
 
 def build_calls(tree: exp.Expr) -> exp.Expr:
@@ -62,3 +67,21 @@ def _build(name: str, arguments: list[exp.Expr]) -> exp.Expr | None:
         return builder(arguments)
     except TypeError:  # the builders of some depend on the dialect
         return builder(arguments, dialect=TRINO)
+
+
+def check_format(node: exp.Anonymous) -> None:
+    """Rewrite the format of a call for sqlglot. Raises SqlError for parts that Trino or DuckDB does not have."""
+    name, format_ = node.name.lower(), node.expressions[-1]
+    if not isinstance(format_, exp.Literal):
+        raise refuse(f"{name} with a format that is not a text")
+    for part in PART.findall(format_.name):
+        if part in UNSUPPORTED:
+            raise SqlError(f"%{part} not supported in date format string.", code="INVALID_FUNCTION_ARGUMENT")
+        if part in "vx" and name == "date_parse":
+            raise refuse(f"date_parse with %{part}")
+    format_.replace(exp.Literal.string(PART.sub(_write, format_.name)))
+
+
+def _write(match: re.Match[str]) -> str:
+    part = match[1]
+    return "%V" if part == "v" else match[0] if part in KNOWN else part

@@ -8,7 +8,7 @@ from sqlglot import exp
 from sqlglot.errors import ErrorLevel, SqlglotError
 
 
-@lru_cache(4096)  # of the types of columns, which each query asks for
+@lru_cache(4096)  # every query converts the types of its columns
 def convert_type(type: str, source: str, target: str) -> str:
     """Convert a type's name to another dialect; to text when it is not a type of both, as drivers may report any."""
     try:

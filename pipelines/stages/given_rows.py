@@ -67,7 +67,7 @@ def check_rows(values: Sequence[object]) -> list[GivenRow]:
 
 
 def _find_problem(row: GivenRow, spellings: dict[str, str]) -> str | None:
-    """Return why no table has such a row beside the columns of others, by their spellings; None where one has."""
+    """Return why a row fits no table with the columns of the earlier rows, by their spellings; None where it fits."""
     if not row:
         return "has no columns"
     for name in row:

@@ -58,15 +58,11 @@ class JoinType(StrEnum):
     LEFT_OUTER = "LeftOuter"
 
 
-def _validate_url(value: str) -> str:
-    if parse_column_reference(value) or value == "_" or "${" in value or canonical_url(value):
-        return value
-    raise ValueError(f"'{value}' is neither an http or https address nor a $column")
-
-
 def _validate_urls(value: object) -> str | tuple[str, ...]:
     if isinstance(value, str):
-        return _validate_url(value)
+        if parse_column_reference(value) or value == "_" or "${" in value or canonical_url(value):
+            return value
+        raise ValueError(f"'{value}' is neither an http or https address nor a $column")
     if not isinstance(value, list | tuple) or not value:
         raise ValueError("'url' must be an address, a $column or a list of addresses")
     for each in cast("Sequence[object]", value):

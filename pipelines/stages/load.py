@@ -85,7 +85,10 @@ class FileSource(PathSource):
         """
         files = self.find_files(context)
         if not files.paths and self.path in context.inputs:
-            return _create_unpublished(spark, files)
+            schema = ", ".join(
+                f"{quote_column(name)} {type_}" for name, type_ in (*files.columns, ("_ordinal", "array<bigint>"))
+            )
+            return spark.createDataFrame(spark.sparkContext.emptyRDD(), schema)
         reader = self if files.format in (None, self.format) else _find_reader(files.format, self.path)
         return reader.read_checked(spark, files, context)
 
@@ -442,13 +445,6 @@ def read_table(spark: SparkSession, context: RunContext, name: str) -> DataFrame
     """Return the rows of a dataset that a stage reads by name, or of local files, in no order; raise RunError."""
     files = context.find_table(name)
     return hide_bounds(_find_reader(files.format or "", name).read_checked(spark, files, context).drop("_ordinal"))
-
-
-def _create_unpublished(spark: SparkSession, files: Files) -> DataFrame:
-    schema = ", ".join(
-        f"{quote_column(name)} {type_}" for name, type_ in (*files.columns, ("_ordinal", "array<bigint>"))
-    )
-    return spark.createDataFrame(spark.sparkContext.emptyRDD(), schema)
 
 
 def _find_reader(format_: str, path: str) -> FileSource:

@@ -175,7 +175,8 @@ class Search:
             return False
         searched, host, lists_pages = Searched(), get_host(page.url), False
         for url, changed, is_sitemap in entries:
-            is_too_old = self._is_too_old(changed)
+            end = parse_end(changed) if changed and self._since else None
+            is_too_old = end is not None and self._since is not None and end <= self._since
             lists_pages |= is_too_old or not is_sitemap
             if is_too_old:
                 continue
@@ -195,7 +196,3 @@ class Search:
                 self.found[url] = changed
         except SelectorFailed as error:
             raise RunError(str(error)) from None
-
-    def _is_too_old(self, changed: str | None) -> bool:
-        end = parse_end(changed) if changed and self._since else None
-        return end is not None and self._since is not None and end <= self._since

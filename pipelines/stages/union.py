@@ -13,7 +13,7 @@ from pipelines.language.arguments import Arguments, describe_faults
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
 from pipelines.language.names import validate_choice
 from pipelines.language.origins import OTHERS, Origin
-from pipelines.planning.stage import Capabilities, Source, TableStage, register_stage, trace_sources
+from pipelines.planning.stage import Capabilities, Source, Stage, TableStage, register_stage, trace_sources
 from pipelines.stages.dataframes import materialize
 from pipelines.stages.load import READERS, FileSource
 
@@ -52,12 +52,25 @@ class UnionSource(Arguments):
         return READERS[self.format].model_validate({**self.options, "path": self.path})
 
 
-def _list_paths(sources: tuple[UnionSource, ...]) -> tuple[str, ...]:
-    return tuple(source.path for source in sources)
+class _StageOfSources(Stage):
+    rest = "sources"
+    sources: tuple[UnionSource, ...] = Field(min_length=1)
+
+    def describe(self) -> str:
+        return ", ".join(self.list_inputs())
+
+    def list_inputs(self) -> tuple[str, ...]:
+        return tuple(source.path for source in self.sources)
+
+    def list_libraries(self) -> tuple[str, ...]:
+        return tuple(library for source in self.sources for library in source.list_libraries())
+
+    def list_credentials(self) -> tuple[tuple[str, str], ...]:
+        return tuple(named for source in self.sources for named in source.list_credentials())
 
 
 @register_stage("load_union")
-class LoadUnion(Source):
+class LoadUnion(_StageOfSources, Source):
     """Replace the rows by those of several sources, one after the other, matching columns by name.
 
     A source has a `format` (csv, json, parquet, avro, xml, delta or iceberg), a `path`, and `options`, the other
@@ -73,21 +86,6 @@ pipeline:
       - {format: json, path: "${FOLDER}/products.json"}
 """
 
-    rest = "sources"
-    sources: tuple[UnionSource, ...] = Field(min_length=1)
-
-    def describe(self) -> str:
-        return ", ".join(_list_paths(self.sources))
-
-    def list_inputs(self) -> tuple[str, ...]:
-        return _list_paths(self.sources)
-
-    def list_libraries(self) -> tuple[str, ...]:
-        return tuple(library for source in self.sources for library in source.list_libraries())
-
-    def list_credentials(self) -> tuple[tuple[str, str], ...]:
-        return tuple(named for source in self.sources for named in source.list_credentials())
-
     def infer_columns(self, before: Columns) -> Columns:
         return Columns(open=True)
 
@@ -96,7 +94,7 @@ pipeline:
 
 
 @register_stage("unionByName")
-class UnionByName(TableStage):
+class UnionByName(_StageOfSources, TableStage):
     """Append the rows of several sources, matching columns by name; the sources are those of load_union."""
 
     example = """
@@ -105,24 +103,9 @@ pipeline:
   - {stage: unionByName, args: [{format: parquet, path: "${FOLDER}/products.parquet"}]}
 """
 
-    rest = "sources"
-    sources: tuple[UnionSource, ...] = Field(min_length=1)
-
     @property
     def capabilities(self) -> Capabilities:
         return Capabilities(can_start=True)
-
-    def describe(self) -> str:
-        return ", ".join(_list_paths(self.sources))
-
-    def list_inputs(self) -> tuple[str, ...]:
-        return _list_paths(self.sources)
-
-    def list_libraries(self) -> tuple[str, ...]:
-        return tuple(library for source in self.sources for library in source.list_libraries())
-
-    def list_credentials(self) -> tuple[tuple[str, str], ...]:
-        return tuple(named for source in self.sources for named in source.list_credentials())
 
     def infer_columns(self, before: Columns) -> Columns:
         return Columns(before.types, open=True)

@@ -178,7 +178,7 @@ def _refuse_uncounted_memory() -> None:
 
 
 def limit_process(memory: int, alone: bool) -> None:
-    """Set hard limits; `alone` if no other process has the user id, so that this one can start none."""
+    """Set hard limits; with `alone`, when no other process has the user id, this one can start no process."""
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

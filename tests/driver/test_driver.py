@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from driver.cancellation import Cancelled, is_cancelled
+from pipelines.contract.request import VERSION, RunRequest
 from tests.support.driver import KEY, await_end, driver, finish, spec
 from tests.support.processes import descendants
 from tests.support.service import PATIENCE_SECONDS, wait_until
@@ -184,6 +185,15 @@ def test_a_pipeline_that_does_not_plan_is_reported(
 
 
 @pytest.mark.long
+def test_a_request_of_a_later_version_is_refused_before_its_other_fields(tmp_path: Path) -> None:
+    with driver(tmp_path, {"version": VERSION + 1, "pipeline": "an unknown field"}) as process:
+        _, log = process.communicate(timeout=PATIENCE_SECONDS)
+    assert process.returncode == 1
+    assert f"has version {VERSION + 1}, and this driver reads {VERSION} or earlier" in log.splitlines()[-1]
+    request = RunRequest.model_validate(spec(tmp_path, None))  # one that was stored before there were versions
+    assert json.loads(request.to_json())["version"] == VERSION
+
+
 def test_a_run_without_service_or_dagster_needs_neither(tmp_path: Path) -> None:
     (tmp_path / "in.csv").write_text("a,b\n1,x\n")
     text = f"pipeline: [{{stage: load_csv, args: [{{path: {tmp_path}/in.csv, inferSchema: true}}]}}]"

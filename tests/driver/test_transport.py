@@ -15,6 +15,7 @@ from driver import transport
 from driver.host_folder import CERTIFICATE_FILE, HOST_FILE, TlsSpec, read_host
 from driver.transport import HostRequest, TlsListener, send_to_pod
 from orchestration.compute.kubernetes.channel import build_certificate, build_channel_files, send_execution
+from pipelines.contract.request import VERSION
 from tests.support.run_requests import make_request
 from tests.support.service import PATIENCE_SECONDS
 
@@ -71,6 +72,16 @@ def test_another_service_can_give_it_none(
     assert not send_execution(stranger, POD, HOST, request_, listener.port)
     assert not send_to_pod((HOST, listener.port), POD, certificate, "0" * 64, request_)
     assert receive(listener, 0) is None
+
+
+def test_a_request_of_a_later_version_does_not_end_its_host(
+    settings: Settings, opened: Callable[[], TlsListener], request_: HostRequest
+) -> None:
+    listener = opened()
+    later = request_.model_copy(update={"spec": request_.spec.model_copy(update={"version": VERSION + 1})})
+    assert not send_execution(settings, POD, HOST, later, listener.port)
+    assert send_execution(settings, POD, HOST, request_, listener.port)
+    assert receive(listener) == request_
 
 
 def test_a_request_is_sent_to_that_pod_alone(

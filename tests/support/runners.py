@@ -147,7 +147,7 @@ class Runners:
             outcome.shown = dict(run.engine.shown) if run.engine else None
             outcome.empty = [str(found) for found, cause in find_empty_selectors(plan, counts) if found is cause]
             outcome.malformed = [each.malformed for each in counts.values() if each.malformed[0]]
-            outcome.bounded = [name for each in counts.values() for name in each.bounded]
+            outcome.bounded = [name for each in counts.values() for name in sorted(each.bounded)]
             outcome.drift = [(each.drift.field, each.step) for each in run.list_drift()]
             outcome.failed_pages = sorted((each.url, each.message) for each in run.list_failed_pages())
             outcome.checks = [f"{each} {each.figures}" for each in run.check_results]

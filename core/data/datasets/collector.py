@@ -1,8 +1,8 @@
 """The part of a cleanup that applies the retention of datasets, and deletes files that no version of a dataset names.
 
 Files are deleted in two steps, so that no reader loses its files: a folder without a version is stored with the time
-at which its files may go. Queries, downloads and everything else that reads files take less time than that; executions
-are asked for what they read.
+at which its files may go. Queries, downloads and everything else that reads files take less time than that; files that
+executions read stay.
 """
 
 from __future__ import annotations

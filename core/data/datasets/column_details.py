@@ -1,11 +1,14 @@
-"""What a pipeline tells about the columns of a version: descriptions, and the columns of sources they are made of."""
+"""Details of the columns of a version from its pipeline: descriptions, and the columns of sources they are made of."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
+from pydantic import ConfigDict
+
+from core.infra.records import RECORD
 from core.tables import DatasetVersion
 from pipelines.contract.request import get_input_name
 from pipelines.language.origins import OTHERS, TracedColumn
@@ -14,12 +17,14 @@ from pipelines.sql.type_names import convert_type
 
 
 @dataclass(frozen=True, slots=True)
-class StoredSource:
-    """A column of a source, or (None) any of its columns; of a dataset, with its id."""
-
+class SourceColumnRecord:
+    __pydantic_config__: ClassVar[ConfigDict] = RECORD
     source: str
+    """A host, path, bucket or table of a database, or a dataset as the pipeline names it."""
     column: str | None
+    """Its column, or the selector of a part of its pages; null for any."""
     dataset_id: str | None
+    """Id of the dataset; null for other sources."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +34,7 @@ class DescribedColumn:
     name: str
     type: str
     description: str | None
-    sources: tuple[StoredSource, ...]
+    sources: tuple[SourceColumnRecord, ...]
     all: bool
 
 
@@ -58,7 +63,7 @@ def read_columns(version: DatasetVersion | None) -> list[DescribedColumn]:
             each["name"],
             convert_type(each["type"], "spark", "trino"),
             each.get("description"),
-            tuple(StoredSource(one["source"], one["column"], one["dataset"]) for one in each.get("sources", ())),
+            tuple(SourceColumnRecord(one["source"], one["column"], one["dataset"]) for one in each.get("sources", ())),
             each.get("whole", False),
         )
         for each in (version.columns if version else ())

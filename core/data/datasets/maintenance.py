@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import ClassVar
 from uuid import uuid4
 
+from pydantic import ConfigDict
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
@@ -14,6 +16,7 @@ from core.data.datasets.repository import DatasetRepository
 from core.data.datasets.version_files import explain_table_faults, list_version_files
 from core.data.datasets.versions import check_not_written, list_unfinished, schedule_removals
 from core.infra.database import Database
+from core.infra.records import RECORD
 from core.infra.repository import lock_organization
 from core.infra.storage.protocol import Storage
 from core.tables import Dataset, DatasetVersion, FileRemoval
@@ -22,17 +25,18 @@ from pipelines.tables.stored import open_stored_table
 
 
 @dataclass(frozen=True, slots=True)
-class Maintenance:
-    """The result of a maintenance: files and bytes that are deleted at `due_at`, when no query can be reading them.
-
-    `files_merged` small files of the current version were written again as `files_written` large ones.
-    """
-
+class MaintenanceRecord:
+    __pydantic_config__: ClassVar[ConfigDict] = RECORD
     files_removed: int
+    """Number of the data files that no version needs, and that are deleted at `dueAt`."""
     bytes_removed: int
+    """Their bytes."""
     due_at: datetime | None
+    """When they are deleted: until then queries that began earlier may read them; null without any."""
     files_merged: int = 0
+    """Number of the small files of the current version that were written anew as larger ones."""
     files_written: int = 0
+    """Number of these larger files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +51,7 @@ class _Table:
 
 def maintain_dataset(
     database: Database, storage: Storage, organization_id: str, dataset_id: str, days: int, due_at: datetime
-) -> Maintenance:
+) -> MaintenanceRecord:
     """Merge the small files of a dataset's table, and schedule the removal of its files that no version needs.
 
     Other formats have nothing to maintain. Raises NotFound, and Conflict while an execution that writes the table has
@@ -55,7 +59,7 @@ def maintain_dataset(
     """
     table = _find_table(database, organization_id, dataset_id)
     if table is None:
-        return Maintenance(0, 0, None)
+        return MaintenanceRecord(0, 0, None)
     merged, address = None, storage.url_for(table.location, "sql")
     stored = open_stored_table(table.format, address, storage.export_access())
     if len(list_version_files(storage, organization_id, table.format, [table.location], table.snapshot)) > 1:
@@ -74,7 +78,7 @@ def maintain_dataset(
         added = {key: size for key, size in unused.items() if key not in {*session.scalars(query)}}
         schedule_removals(session, organization_id, added, due_at)
     counts = (merged.merged, merged.written) if merged else (0, 0)
-    return Maintenance(len(added), sum(added.values()), due_at if added else None, *counts)
+    return MaintenanceRecord(len(added), sum(added.values()), due_at if added else None, *counts)
 
 
 def _find_table(database: Database, organization_id: str, dataset_id: str) -> _Table | None:

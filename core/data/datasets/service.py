@@ -12,7 +12,7 @@ from typing import BinaryIO
 from sqlalchemy import update
 from sqlalchemy.orm import Session
 
-from core.data.datasets.maintenance import Maintenance, maintain_dataset
+from core.data.datasets.maintenance import MaintenanceRecord, maintain_dataset
 from core.data.datasets.missing_files import MISSING_FILES, report_missing
 from core.data.datasets.models import MAX_RETAINED, DatasetCreate, DatasetUpdate, MaintenanceRequest, Retention
 from core.data.datasets.repository import (
@@ -285,7 +285,7 @@ class DatasetService:
 
     def maintain(
         self, database: Database, caller: Identity, dataset_id: str, request: MaintenanceRequest
-    ) -> Maintenance:
+    ) -> MaintenanceRecord:
         """Remove the files of a dataset's table that no version needs.
 
         Raises NotFound, and Conflict for tables that are not maintained or are being written.

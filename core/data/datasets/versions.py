@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, ClassVar
 
+from pydantic import ConfigDict
 from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
 from core.data.datasets.column_details import DescribedColumn, read_columns
 from core.data.datasets.storage_limit import measure_again
 from core.errors import Conflict, NotFound
+from core.infra.records import RECORD
 from core.infra.validation import is_storable, parse_integer
 from core.tables import Dataset, DatasetRead, DatasetVersion, Execution, FileRemoval, Job, Task
 from core.tables.states import State
@@ -20,23 +22,28 @@ from pipelines.language.formats import TABLE_FORMATS
 
 
 @dataclass(frozen=True, slots=True)
-class JobLink:
-    """A job that wrote or reads a dataset, and its newest execution that did; null for a job that never ran."""
-
+class LineageLink:
+    __pydantic_config__: ClassVar[ConfigDict] = RECORD
     job_id: str | None
+    """Id of the job; null for an upload."""
     job_name: str | None
+    """Name of the job."""
     project_id: str | None
+    """Id of the job's project."""
     execution_id: str | None
+    """The job's newest execution that did so; null before one."""
     version: int | None
+    """Number of the version that it wrote or read; null when it was removed."""
     at: datetime | None
+    """When it did."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
     """The jobs that write and read a dataset, and the columns of its current version."""
 
-    written_by: Sequence[JobLink]
-    read_by: Sequence[JobLink]
+    written_by: Sequence[LineageLink]
+    read_by: Sequence[LineageLink]
     columns: Sequence[DescribedColumn]
 
 
@@ -108,7 +115,7 @@ def load_lineage(session: Session, dataset: Dataset) -> Lineage:
         ),
     )
     uploads = [
-        JobLink(None, None, None, None, version.number, version.created_at)
+        LineageLink(None, None, None, None, version.number, version.created_at)
         for version in session.scalars(
             select(DatasetVersion)
             .where(DatasetVersion.dataset_id == dataset.id, DatasetVersion.execution_id.is_(None))
@@ -128,16 +135,16 @@ def load_lineage(session: Session, dataset: Dataset) -> Lineage:
     jobs = session.scalars(
         select(Job).where(Job.organization_id == dataset.organization_id, Job.input_dataset_id == dataset.id)
     )
-    idle = [JobLink(job.id, job.name, job.project_id, None, None, None) for job in jobs if job.id not in known]
+    idle = [LineageLink(job.id, job.name, job.project_id, None, None, None) for job in jobs if job.id not in known]
     columns = read_columns(session.get(DatasetVersion, dataset.current_version_id or ""))
     return Lineage([*uploads, *writers], [*readers, *idle], columns)
 
 
-def _link_jobs(session: Session, query: Any) -> list[JobLink]:
-    newest: dict[str, JobLink] = {}
+def _link_jobs(session: Session, query: Any) -> list[LineageLink]:
+    newest: dict[str, LineageLink] = {}
     for execution, number in sorted(session.execute(query), key=lambda row: (row[0].id, row[1] or 0), reverse=True):
         at = execution.completed_at or execution.created_at
-        link = JobLink(execution.job_id, execution.job_name, execution.project_id, execution.id, number, at)
+        link = LineageLink(execution.job_id, execution.job_name, execution.project_id, execution.id, number, at)
         newest.setdefault(execution.job_id, link)
     return list(newest.values())
 

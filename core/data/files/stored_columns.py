@@ -52,7 +52,10 @@ def convert_column(column: Any, type: Any, name: str, warnings: set[str]) -> Any
         warnings.add(f"The column '{name}' has times with nanoseconds; they are cut to microseconds.")
         converted = pc.cast(column, type, safe=False)
     if type in _YEARS and len(converted) > converted.null_count:
-        _check_years(converted, name)
+        first, last = _YEARS[converted.type]
+        bounds = pc.min_max(pc.cast(converted, pa.int32() if converted.type == pa.date32() else pa.int64())).as_py()
+        if bounds["min"] < first or bounds["max"] > last:
+            raise _refuse_times(name)
     return converted
 
 
@@ -89,13 +92,6 @@ def _write_texts(value: Any) -> Any:
             return {name: _write_texts(each) for name, each in cast(dict[str, Any], value).items()}
         case _:
             return value
-
-
-def _check_years(column: Any, name: str) -> None:
-    first, last = _YEARS[column.type]
-    bounds = pc.min_max(pc.cast(column, pa.int32() if column.type == pa.date32() else pa.int64())).as_py()
-    if bounds["min"] < first or bounds["max"] > last:
-        raise _refuse_times(name)
 
 
 def _refuse_times(name: str) -> RejectedFile:

@@ -48,7 +48,7 @@ def _answer(request: ConversionRequest | DescribeRequest) -> ConvertedFile | Des
         return error
     except (MemoryError, duckdb.OutOfMemoryException):
         return RejectedFile("invalid-file", "The file has rows that need too much memory.")
-    except Exception as error:  # the process that asked tells its caller, who can do something about the file
+    except Exception as error:  # the caller can mend the file, and gets the reason
         kind, (reason, *_) = type(error).__name__, str(error).splitlines() or [""]
         return RejectedFile("invalid-file", f"The file cannot be read: {kind}: {reason[:200]}")
 

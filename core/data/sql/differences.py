@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, Self
+
+from pydantic import ConfigDict
 
 from core.data.columns import Column
 from core.data.sql.catalog import Table
 from core.errors import BadInput
+from core.infra.records import RECORD
 from pipelines.duckdb.views import quote_identifier, quote_literal
 from pipelines.language.columns import ENGINE_COLUMNS
 
@@ -23,12 +26,15 @@ OLD, NEW = 1, 2  # the version of a row, in the column `side`
 ROWS = {OLD: "row_before", NEW: "row_after"}
 
 
-class ColumnDifference(NamedTuple):
-    """A column that the versions do not share: its types, null in a version that lacks it."""
-
+@dataclass(frozen=True, slots=True)
+class ColumnDifferenceRecord:
+    __pydantic_config__: ClassVar[ConfigDict] = RECORD
     name: str
+    """Name of the column."""
     before: str | None
+    """Its SQL type in the first version; null where that lacks it."""
     after: str | None
+    """Its SQL type in the second version; null where that lacks it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +103,12 @@ class Comparison:
         sentence = f"Several rows of {table.title} have the same keys ({named}), so that no rows can be compared."
         return BadInput(f"{sentence} Name keys that tell them apart.", code="repeated-keys", path="keys")
 
-    def list_column_differences(self) -> list[ColumnDifference]:
+    def list_column_differences(self) -> list[ColumnDifferenceRecord]:
         """Return the columns that one version lacks, or has with another type."""
         old, new = _map_columns(self.before), _map_columns(self.after)
         found = [(old.get(name), new.get(name)) for name in dict.fromkeys((*old, *new))]
         return [
-            ColumnDifference((two or one or Column("", "")).name, one and one.type, two and two.type)
+            ColumnDifferenceRecord((two or one or Column("", "")).name, one and one.type, two and two.type)
             for one, two in found
             if (one and one.type) != (two and two.type)
         ]

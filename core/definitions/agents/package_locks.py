@@ -61,7 +61,9 @@ class PackageLocker:
         """
         with self._database.read() as session:
             check_allowed(session, self._settings.plugins, named)
-            known = _load_locks(session, self._organization_id)
+            own = select(Agent.package_lock).where(Agent.organization_id == self._organization_id)
+            locks: Sequence[str | None] = session.scalars(own.where(Agent.package_lock.is_not(None))).all()
+            known = [each for each in locks if each is not None]
         lock = find_lock(named.packages, index_locks([*known, *self._made]))
         if lock is None:
             lock = _make_lock(self._settings, named)
@@ -105,10 +107,3 @@ def _make_lock(settings: Settings, named: NamedPackages) -> str:
         raise describe_problems(PipelineError([problem])) from error
     except IndexUnavailable as error:
         raise Unavailable(str(error), code="index-unavailable", path="spindle.packages") from error
-
-
-def _load_locks(session: Session, organization_id: str) -> Sequence[str]:
-    """Return the locks of the organization's agents."""
-    own = select(Agent.package_lock).where(Agent.organization_id == organization_id)
-    locks: Sequence[str | None] = session.scalars(own.where(Agent.package_lock.is_not(None))).all()
-    return [each for each in locks if each is not None]

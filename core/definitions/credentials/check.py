@@ -6,18 +6,20 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 from urllib.parse import quote
 
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials as AwsKeys
+from pydantic import ConfigDict
 from pydantic.alias_generators import to_camel
 
 from core.definitions.credentials.models import SECRETS
 from core.definitions.credentials.providers import check_region, get_variables
 from core.errors import BadInput
 from core.infra.http_client import send_request
+from core.infra.records import RECORD
 from core.infra.settings import Settings
 from pipelines.fetch import canonical_url
 from pipelines.http_client.client import HttpResponse
@@ -42,16 +44,23 @@ class CheckRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckResult:
-    """The outcome; `status` is the provider's HTTP status, None if it did not answer or nothing was sent."""
+class CredentialVerdict:
+    """Answer of a provider; `status` is null for one that has no check, or that did not answer."""
 
+    __pydantic_config__: ClassVar[ConfigDict] = RECORD
     success: bool
+    """Whether the provider accepted the credential."""
+    provider: str
+    """The provider under its usual name."""
     status: int | None
+    """HTTP status of the provider's answer; null when it was not asked or did not answer."""
     message: str
+    """The outcome as a sentence."""
     milliseconds: int | None = None
+    """Time that the provider took; null when it was not asked."""
 
 
-def check_credential(settings: Settings, provider: str, fields: Fields) -> CheckResult:
+def check_credential(settings: Settings, provider: str, fields: Fields) -> CredentialVerdict:
     """Send the provider's check request, to the credential's own endpoint if it has one.
 
     Raise BadInput when a field is missing or cannot be sent.
@@ -59,14 +68,17 @@ def check_credential(settings: Settings, provider: str, fields: Fields) -> Check
     build_request = REQUESTS.get(provider)
     if build_request is None:
         if get_variables(provider):
-            return CheckResult(False, None, f"Credentials of {provider} cannot be checked. No request was sent.")
+            return CredentialVerdict(
+                False, provider, None, f"Credentials of {provider} cannot be checked. No request was sent."
+            )
         known = ", ".join(sorted(REQUESTS))
         sentence = f"{provider} is no provider that the service knows, so its credentials cannot be checked"
-        return CheckResult(False, None, f"{sentence}. It can check {known}.")
+        return CredentialVerdict(False, provider, None, f"{sentence}. It can check {known}.")
     _validate_fields(fields)
     request = build_request(fields)
     response = send_request(settings, request.method, request.url, request.headers, request.body)
-    return CheckResult(response.ok, response.status, _describe(provider, response, fields), response.milliseconds)
+    outcome = _describe(provider, response, fields)
+    return CredentialVerdict(response.ok, provider, response.status, outcome, response.milliseconds)
 
 
 def _describe(provider: str, response: HttpResponse, fields: Fields) -> str:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from core.definitions.credentials.check import CheckResult, check_credential
+from core.definitions.credentials.check import CredentialVerdict, check_credential
 from core.definitions.credentials.models import CredentialCreate, CredentialTest, CredentialUpdate
 from core.definitions.credentials.providers import normalize_spelling, parse_provider
 from core.definitions.credentials.repository import CredentialRepository, decrypt_fields
@@ -22,14 +21,6 @@ from core.tables import CloudCredential
 from pipelines.registry import CREDENTIALS
 
 SERVERS = frozenset({"KAFKA", "MONGODB", "MYSQL", "POSTGRESQL", "SMTP"})  # not asked over HTTP
-
-
-@dataclass(frozen=True, slots=True)
-class CredentialCheck:
-    """The outcome of a check and the provider that it asked."""
-
-    provider: str
-    result: CheckResult
 
 
 def list_usable(
@@ -87,7 +78,7 @@ def delete(session: Session, caller: Identity, credential_id: str, if_match: Col
 
 def check(
     settings: Settings, database: Database, caller: Identity, tested: CredentialTest, key_ring: KeyRing
-) -> CredentialCheck:
+) -> CredentialVerdict:
     """Ask the provider, outside of a transaction, whether a stored credential or the sent fields are valid."""
     if credential_id := tested.credential_id or tested.id:
         with database.read() as session:
@@ -99,7 +90,7 @@ def check(
         sentence = "Send the 'credentialId' of a stored credential, or a 'provider' with its fields."
         paths = ("credentialId", "provider")
         raise BadInput(sentence, [Detail(path, sentence, "missing-field") for path in paths])
-    return CredentialCheck(provider, check_credential(settings, provider, fields))
+    return check_credential(settings, provider, fields)
 
 
 def _open_repository(session: Session, caller: Identity) -> CredentialRepository:

@@ -26,18 +26,6 @@ class EmbeddedCronScheduler:
         cron_jobs = CronJobRepository(session, caller.organization_id)
         return build_status(cron_jobs.create(self._settings, key_ring, new))
 
-    def list(
-        self,
-        session: Session,
-        caller: Identity,
-        namespace: str = DEFAULT_NAMESPACE,
-        *,
-        limit: int | None = None,
-        after: str | None = None,
-    ) -> Sequence[CronJobStatus]:
-        rows = CronJobRepository(session, caller.organization_id).list(namespace, limit=limit, after=after)
-        return [build_status(row) for row in rows]
-
     def get(self, session: Session, caller: Identity, name: str, namespace: str = DEFAULT_NAMESPACE) -> CronJobStatus:
         cron_jobs = CronJobRepository(session, caller.organization_id)
         cron_job = cron_jobs.get(name, namespace)
@@ -45,6 +33,19 @@ class EmbeddedCronScheduler:
 
     def delete(self, session: Session, caller: Identity, name: str, namespace: str = DEFAULT_NAMESPACE) -> None:
         CronJobRepository(session, caller.organization_id).delete(name, namespace)
+
+
+def list_cron_jobs(
+    session: Session,
+    caller: Identity,
+    namespace: str = DEFAULT_NAMESPACE,
+    *,
+    limit: int | None = None,
+    after: str | None = None,
+) -> Sequence[CronJobStatus]:
+    """Return the cron jobs of a namespace, oldest first, as every scheduler has them."""
+    rows = CronJobRepository(session, caller.organization_id).list(namespace, limit=limit, after=after)
+    return [build_status(row) for row in rows]
 
 
 def build_status(cron_job: CronJob, calls: Sequence[CronJobCall] = ()) -> CronJobStatus:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -50,18 +50,6 @@ class KubernetesCronScheduler:
         cron_job = CronJobRepository(session, caller.organization_id).insert(self._settings, columns)
         Cluster(self._settings, cron_job.namespace).create_cron_job(build_cron_job(self._settings, cron_job))
         return build_status(cron_job)
-
-    def list(
-        self,
-        session: Session,
-        caller: Identity,
-        namespace: str = DEFAULT_NAMESPACE,
-        *,
-        limit: int | None = None,
-        after: str | None = None,
-    ) -> Sequence[CronJobStatus]:
-        rows = CronJobRepository(session, caller.organization_id).list(namespace, limit=limit, after=after)
-        return [build_status(row) for row in rows]
 
     def get(self, session: Session, caller: Identity, name: str, namespace: str = DEFAULT_NAMESPACE) -> CronJobStatus:
         cron_job = CronJobRepository(session, caller.organization_id).get(name, namespace)

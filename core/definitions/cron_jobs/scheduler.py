@@ -31,18 +31,6 @@ class CronScheduler(Protocol):
         """Store a cron job, which fires from its next tick on. Raise BadInput where it could not be fired."""
         ...
 
-    def list(
-        self,
-        session: Session,
-        caller: Identity,
-        namespace: str = DEFAULT_NAMESPACE,
-        *,
-        limit: int | None = None,
-        after: str | None = None,
-    ) -> Sequence[CronJobStatus]:
-        """Return the cron jobs of a namespace, oldest first."""
-        ...
-
     def get(
         self, session: Session, caller: Identity, name: str, namespace: str = DEFAULT_NAMESPACE
     ) -> CronJobStatus: ...

@@ -56,7 +56,11 @@ class RowQuery:
         filters: dict[Field, list[str]] = {}
         for name, value in parameters:
             if name not in RESERVED:
-                filters.setdefault(_parse_field(name), []).append(_check_value(name, value))
+                if not is_storable(value):
+                    raise BadInput(
+                        f"The value of '{name[:100]}' contains characters that cannot be stored.", path=name[:100]
+                    )
+                filters.setdefault(_parse_field(name), []).append(value)
         if len(filters) > MAX_FILTERS or any(len(values) > MAX_VALUES for values in filters.values()):
             raise BadInput(f"At most {MAX_FILTERS} fields are filtered, each by at most {MAX_VALUES} values.")
         return cls(page, page_size, filters, _parse_sorts(sort or ""))
@@ -91,9 +95,3 @@ def _parse_field(name: str) -> Field:
         sentence = f"'{name[:100]}' is not the name of a field: names are separated by dots, without quotes."
         raise BadInput(sentence, path=name[:100])
     return parts
-
-
-def _check_value(name: str, value: str) -> str:
-    if not is_storable(value):
-        raise BadInput(f"The value of '{name[:100]}' contains characters that cannot be stored.", path=name[:100])
-    return value

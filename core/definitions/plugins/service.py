@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
+from pydantic import ConfigDict
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
@@ -18,6 +20,7 @@ from core.definitions.plugins.models import (
 from core.definitions.plugins.repository import AdminRepository, PluginRepository, is_disabled
 from core.definitions.plugins.scope import INSTALLED, read_manifest
 from core.errors import BadInput, Forbidden, NotFound
+from core.infra.records import RECORD
 from core.infra.settings import Settings
 from core.infra.settings.pipelines import PluginSettings
 from core.tables import Organization, PluginBuild, PluginInstallation
@@ -29,20 +32,28 @@ AddAgents = Callable[[Session, str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class PluginEntry:
+class PluginRecord:
     """A plugin as an organization sees it."""
 
+    __pydantic_config__: ClassVar[ConfigDict] = RECORD
     plugin_id: str
+    """Name of the plugin."""
     build_type: str
+    """Kind of the build, such as release; `installed` for a plugin of the service's own environment."""
     build_number: int
+    """Number of the build; 0 for an installed plugin."""
     version: str
+    """Version of its package."""
     description: str
     enabled: bool
-    stages: Sequence[str]
+    """Whether the organization's pipelines may use it."""
+    stages: list[str]
+    """Names of its stages."""
     error: str | None
+    """Why it does not load; null where it does."""
 
 
-def list_plugins(session: Session, caller: Identity, build_type: str | None = None) -> Sequence[PluginEntry]:
+def list_plugins(session: Session, caller: Identity, build_type: str | None = None) -> Sequence[PluginRecord]:
     """Return the plugins of the environment, then the organization's builds, with their errors."""
     plugins = AdminRepository(session, caller)
     disabled = plugins.list_disabled()
@@ -51,7 +62,7 @@ def list_plugins(session: Session, caller: Identity, build_type: str | None = No
         manifest = read_manifest(build)
         off = is_disabled(disabled, build.plugin_id, build.build_type)
         found.append(
-            PluginEntry(
+            PluginRecord(
                 build.plugin_id,
                 build.build_type,
                 build.build_number,
@@ -65,7 +76,7 @@ def list_plugins(session: Session, caller: Identity, build_type: str | None = No
     return [each for each in found if build_type in (None, each.build_type)]
 
 
-def _list_installed(disabled: set[str]) -> Generator[PluginEntry]:
+def _list_installed(disabled: set[str]) -> Generator[PluginRecord]:
     plugins = load_plugins()
     stages = list_all_stages()
     for each in plugins.loaded:
@@ -73,11 +84,11 @@ def _list_installed(disabled: set[str]) -> Generator[PluginEntry]:
         errors = [failure.error for failure in plugins.failures if failure.plugin == each.name]
         is_on = each.name not in disabled
         error = "; ".join(errors) or None
-        yield PluginEntry(each.name, INSTALLED, 0, each.version, each.plugin.description, is_on, own, error)
+        yield PluginRecord(each.name, INSTALLED, 0, each.version, each.plugin.description, is_on, own, error)
     loaded = {each.name for each in plugins.loaded}
     for failure in plugins.failures:
         if failure.plugin not in loaded:
-            yield PluginEntry(failure.plugin, INSTALLED, 0, "", "", False, [], failure.error)
+            yield PluginRecord(failure.plugin, INSTALLED, 0, "", "", False, [], failure.error)
 
 
 def list_uploaded_stages(session: Session, caller: Identity) -> Sequence[StageListing]:

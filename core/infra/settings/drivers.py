@@ -1,4 +1,4 @@
-"""What runs executions, and what it costs."""
+"""Settings of drivers, and their prices."""
 
 from __future__ import annotations
 

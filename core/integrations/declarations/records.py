@@ -6,14 +6,16 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, ClassVar
 
+from pydantic import ConfigDict
 from pydantic.alias_generators import to_camel
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from core.definitions.credentials.repository import get_job_credential_ids
 from core.errors import BadInput, Conflict, Detail
+from core.infra.records import RECORD
 from core.infra.slugs import SlugAllocator
 from core.infra.validation import format_time
 from core.integrations.declarations.models import Declaration, DeclaredFields, JobDeclaration
@@ -65,22 +67,27 @@ class Action(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class FieldChange:
-    """One changed field, by its name in a declaration."""
-
+class ChangedField:
+    __pydantic_config__: ClassVar[ConfigDict] = RECORD
     name: str
+    """The field, as a declaration has it."""
     before: Any
+    """The stored value; references are names."""
     after: Any
+    """The declared value."""
 
 
 @dataclass(frozen=True, slots=True)
-class RecordChange:
-    """One record that was created, changed or deleted: the job `Shop/Books`."""
-
+class AppliedChange:
+    __pydantic_config__: ClassVar[ConfigDict] = RECORD
     action: Action
+    """What was done with the record."""
     kind: str
+    """category, agent, extension, project or job."""
     name: str
-    fields: tuple[FieldChange, ...] = ()
+    """Its name, after the names of the records that contain it: `Shop/Books`."""
+    fields: tuple[ChangedField, ...] = ()
+    """The changed fields of an existing record."""
 
 
 class Records:
@@ -93,7 +100,7 @@ class Records:
         self.rows: defaultdict[Key, list[Any]] = defaultdict(list)
         self.matched: Counter[Key] = Counter()  # how many of the rows the declaration has
         self.names: dict[str, str] = {}  # by id, as changes show them
-        self.changes: list[RecordChange] = []
+        self.changes: list[AppliedChange] = []
         self.changed_job_ids: list[str] = []
         self.changed_agents: dict[str, Agent] = {}
         self.unchanged = 0
@@ -215,8 +222,8 @@ class Records:
         self._session.flush()
         return row
 
-    def note_change(self, action: Action, kind: str, name: str, row: Any, *fields: FieldChange) -> None:
-        self.changes.append(RecordChange(action, kind, name, fields))
+    def note_change(self, action: Action, kind: str, name: str, row: Any, *fields: ChangedField) -> None:
+        self.changes.append(AppliedChange(action, kind, name, fields))
         if isinstance(row, Job) and action is not Action.DELETE:
             self.changed_job_ids.append(row.id)
         elif isinstance(row, Agent):
@@ -289,10 +296,10 @@ class Records:
             found.append((key, row, self.names[row.id]))
         return found
 
-    def describe(self, column: str, before: Any, after: Any) -> FieldChange:
+    def describe(self, column: str, before: Any, after: Any) -> ChangedField:
         """Return a changed column in the terms of a declaration."""
         name = NAMES.get(column, to_camel(column))
-        return FieldChange(name, self._describe_value(column, before), self._describe_value(column, after))
+        return ChangedField(name, self._describe_value(column, before), self._describe_value(column, after))
 
     def _describe_value(self, column: str, value: Any) -> Any:
         match column:

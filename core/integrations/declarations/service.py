@@ -18,7 +18,7 @@ from core.infra.validation import exceeds_depth
 from core.integrations.declarations.apply import Applier
 from core.integrations.declarations.export import export_declaration
 from core.integrations.declarations.models import Declaration, format_name, get_pipeline_text
-from core.integrations.declarations.records import RecordChange, reject_ambiguous
+from core.integrations.declarations.records import AppliedChange, reject_ambiguous
 from core.lifecycle.outlines.outlines import find_cycle_warnings
 from pipelines.language.nodes import MAX_DEPTH
 
@@ -28,7 +28,7 @@ class Application:
     """The changes in the order of the declaration, deletions last, the number of records that were the same, and
     warnings about the written agents and jobs or, for a package, about references to what is not here."""
 
-    changes: Sequence[RecordChange]
+    changes: Sequence[AppliedChange]
     unchanged: int
     warnings: Sequence[str]
 

@@ -59,10 +59,17 @@ class NotificationQueue:
         notices = _gather(database, message.id, rule.id)
         with database.read() as session:
             target = _load_target(session, rule, KeyRing(load_service_key(settings)))
-            text = _build_text(session, settings, notices)
+            shown = notices[:MAX_LINES]
+            lines = [Line(_describe(each), _make_link(session, settings, each)) for each in shown]
+            text = Text(lines, len(notices) - len(shown))
         response = send_text(settings, target, text)
         if response.ok and message.type != TEST:
-            _begin_pause(database, rule, at)
+            values = {
+                "next_send_at": at + timedelta(seconds=rule.pause_seconds),
+                "updated_at": NotificationRule.updated_at,
+            }
+            with database.write() as session:
+                execute_update(session, update(NotificationRule).where(NotificationRule.id == rule.id).values(values))
         return response
 
     def handle_failure(self, session: Session, dispatch: Dispatch, response: HttpResponse, failure: str) -> None:
@@ -101,24 +108,12 @@ def _gather(database: Database, message_id: str, rule_id: str) -> Sequence[Mappi
         return message.payload["notices"]
 
 
-def _begin_pause(database: Database, rule: NotificationRule, at: datetime) -> None:
-    values = {"next_send_at": at + timedelta(seconds=rule.pause_seconds), "updated_at": NotificationRule.updated_at}
-    with database.write() as session:
-        execute_update(session, update(NotificationRule).where(NotificationRule.id == rule.id).values(values))
-
-
 def _load_target(session: Session, rule: NotificationRule, key_ring: KeyRing) -> Target:
     """Return the rule's target; raise BadInput or Conflict where its credential cannot be used any more."""
     credential = CredentialRepository(session, rule.organization_id).get_enabled(rule.cloud_credential_id)
     if credential.provider not in CHANNELS:
         raise BadInput(f"A credential of {credential.provider} is no target of notifications.", code="unknown-target")
     return Target(credential.provider, decrypt_fields(credential, key_ring), rule.recipients, rule.template)
-
-
-def _build_text(session: Session, settings: Settings, notices: Sequence[Mapping[str, Any]]) -> Text:
-    shown = notices[:MAX_LINES]
-    lines = [Line(_describe(each), _make_link(session, settings, each)) for each in shown]
-    return Text(lines, len(notices) - len(shown))
 
 
 def _describe(notice: Mapping[str, Any]) -> str:

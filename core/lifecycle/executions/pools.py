@@ -136,9 +136,10 @@ def note_turns(session: Session, execution: Execution) -> None:
 
 
 def find_obstacles(session: Session, records: Sequence[RowMapping]) -> list[list[str]]:
-    """Return what each queued one of an organization's executions waits for, and nothing for the others.
+    """Return the limits that the queued executions among these wait for; no limits for the others.
 
-    It is `project`, `organization` or `pool NAME`. One that pauses before its next attempt waits for nothing else.
+    A limit is `project`, `organization` or `pool NAME`. An execution that pauses before its next attempt waits for no
+    limit.
     """
     waiting = [each for each in records if each["state"] == State.QUEUED and (each["retry_at"] or now()) <= now()]
     if not waiting:

@@ -191,7 +191,7 @@ class ExecutionService:
         return stream_archive(chain((first,), pages))
 
     def read_shared_file(self, organization_id: str, digest: str) -> bytes | None:
-        """Return a file that the organization's executions share; None where there is none with this hash."""
+        """Return the file with this hash that the organization's executions share; None without one."""
         if not _DIGEST.fullmatch(digest):
             return None
         try:

@@ -24,7 +24,7 @@ WINDOWS = (timedelta(hours=2), timedelta(days=2), LONGEST_GAP)  # in which the n
 
 @dataclass(frozen=True, slots=True)
 class FiredCall:
-    """The outcome of a tick: the id of its call, None when none was stored, and a sentence for the schedule's page."""
+    """The outcome of a tick: the id of the stored call, if any, and a sentence for the schedule's page."""
 
     call_id: str | None
     message: str

@@ -82,14 +82,10 @@ def _start_session(settings: Settings) -> bool:
     except subprocess.TimeoutExpired:
         output = b"It took too long."
     finally:
-        _kill_group(process)
+        # Python, if it took too long, and its JVM
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
     if process.returncode != 0:
         log.warning("no Spark session", reason=output.decode("utf-8", "replace")[-2000:])
     return process.returncode == 0
-
-
-def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    """End the rest of the probe: Python, if it took too long, and its JVM."""
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()

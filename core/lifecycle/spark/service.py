@@ -15,13 +15,16 @@ from functools import cache
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
+from typing import ClassVar, Literal
 
+from pydantic import ConfigDict
 from sqlalchemy import func, select
 
 from core.definitions.identity.api_keys import Identity
 from core.errors import Unavailable
 from core.infra.database import Database
 from core.infra.pidfile import list_alive
+from core.infra.records import RECORD, Record
 from core.infra.run_socket import get_run_socket
 from core.infra.settings import Settings
 from core.lifecycle.spark.probe import ProbeResult, SparkProbe
@@ -37,36 +40,48 @@ CONNECT_SECONDS = 0.5
 RECENT_EXECUTIONS = 200
 
 
-@dataclass(frozen=True, slots=True)
-class SparkFacts:
-    """The resources of a driver, and of its executors where these are pods.
-
-    `cores` is None for a master on other machines, and versions are where they are an image's.
-    """
+class SparkInfo(Record):
+    """The resources of a driver, and of its executors where these are pods."""
 
     version: str
+    """Version of Spark."""
     java_version: str | None
+    """Version of Java; null when it cannot be found out without starting it, or is the image's."""
     python_version: str | None
+    """Version of Python, in which drivers and rows' functions run; null when it is the image's."""
     master: str
+    """Spark master of the drivers."""
     cores: int | None
+    """Cores that a driver uses; null when they are another machine's."""
     driver_memory: str
+    """Heap of a driver's JVM, such as `2g`."""
     running_drivers: int
-    compute: str
+    """Number of the organization's drivers that run now."""
+    compute: Literal["local", "kubernetes"]
+    """Where drivers run: on the machine of the service, or as pods of a cluster."""
     namespace: str | None = None
+    """Namespace of the pods; like the next fields, null unless drivers are pods."""
     image: str | None = None
+    """Image of the pods."""
     executors: int | None = None
+    """Pods with executors that an execution has; 0 when its driver runs all tasks."""
     executor_cores: int | None = None
+    """Tasks that an executor runs at once; null without executors."""
     executor_memory: str | None = None
+    """Heap of an executor's JVM, such as `1g`; null without executors."""
     running_executors: int | None = None
+    """Number of the organization's executors that run now."""
 
 
 @dataclass(frozen=True, slots=True)
-class WorkingFormats:
-    """The formats that stages read and write, and those of outputs."""
-
+class SparkFormats:
+    __pydantic_config__: ClassVar[ConfigDict] = RECORD
     read: Sequence[str]
+    """Formats of the files that `load_*` stages read."""
     written: Sequence[str]
+    """Formats of the files that `save_*` stages write."""
     output: Sequence[str]
+    """Formats of the tables that executions publish."""
 
 
 class SparkService:
@@ -77,12 +92,12 @@ class SparkService:
         self._database = database
         self._probe = SparkProbe(settings)
 
-    def describe(self, caller: Identity) -> SparkFacts:
+    def describe(self, caller: Identity) -> SparkInfo:
         """Return the facts; drivers are those of the caller's organization. Raises Unavailable for a cluster."""
         if self._settings.drivers.compute == "kubernetes":
             return self._describe_cluster(caller)
         drivers = list_alive(self._settings.data / "drivers")
-        return SparkFacts(
+        return SparkInfo(
             version=version("pyspark"),
             java_version=_find_java_version(),
             python_version=".".join(map(str, sys.version_info[:3])),
@@ -93,13 +108,13 @@ class SparkService:
             compute=self._settings.drivers.compute,
         )
 
-    def _describe_cluster(self, caller: Identity) -> SparkFacts:
+    def _describe_cluster(self, caller: Identity) -> SparkInfo:
         from core.lifecycle.spark.cluster import count_pods  # its client takes a second to import
 
         settings = self._settings
         running = count_pods(settings, caller.organization_id)
         has_executors = has_executor_pods(settings.spark.master)
-        return SparkFacts(
+        return SparkInfo(
             version=version("pyspark"),
             java_version=None,
             python_version=None,
@@ -116,8 +131,8 @@ class SparkService:
             running_executors=running.get("executor", 0),
         )
 
-    def list_formats(self) -> WorkingFormats:
-        return WorkingFormats(*list_formats(), FORMATS)
+    def list_formats(self) -> SparkFormats:
+        return SparkFormats(*list_formats(), FORMATS)
 
     def check_health(self) -> float:
         """Return how many seconds ago Spark has worked; raise Unavailable when no session can be had.

@@ -51,7 +51,13 @@ class TaskRepository:
 
     def get(self, project_id: str, job_id: str, task_id: str) -> TaskWithExecution:
         JobRepository(self.session, self.organization_id).get(project_id, job_id)
-        return self._fetch_one(self._select().where(Task.job_id == job_id, Task.id == _parse_id(task_id)))
+        number = parse_integer(task_id)
+        if number is None:
+            raise _not_found()
+        row = self.session.execute(self._select().where(Task.job_id == job_id, Task.id == number)).one_or_none()
+        if row is None:
+            raise _not_found()
+        return TaskWithExecution(*row)
 
     def get_startable(self, project_id: str, job_id: str, task_id: str) -> Task:
         """Return the task; raise Conflict when it is disabled or running."""
@@ -110,22 +116,9 @@ class TaskRepository:
         query = select(Task, Execution).outerjoin(Execution, Execution.id == Task.execution_id)
         return query.where(Task.organization_id == self.organization_id)
 
-    def _fetch_one(self, query: Select[Any]) -> TaskWithExecution:
-        row = self.session.execute(query).one_or_none()
-        if row is None:
-            raise _not_found()
-        return TaskWithExecution(*row)
-
 
 def bind_task(task: Task) -> AssociatedData:
     return AssociatedData(task.organization_id, f"task {task.id}", "api_key")
-
-
-def _parse_id(task_id: str) -> int:
-    number = parse_integer(task_id)
-    if number is None:
-        raise _not_found()
-    return number
 
 
 def _not_found() -> NotFound:

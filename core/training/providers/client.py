@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -85,6 +85,21 @@ class ProviderClient:
             return json.loads(response.body)
         except (ValueError, RecursionError) as error:
             raise self.make_unreadable() from error
+
+    def read_id(self, record: Any, field: str = "id") -> str:
+        """Return the id in an answer, which must have one."""
+        found = get_text(record, field)
+        if found is None:
+            raise self.make_unreadable()
+        return found
+
+    def cancel(self, path: str, has_ended: Callable[[], bool]) -> None:
+        """Cancel a job by a path; a refusal is no error where the job has ended."""
+        try:
+            self.post(path)
+        except ProviderRefused:
+            if not has_ended():
+                raise
 
     def make_unreadable(self) -> ProviderUnreadable:
         """Return the error for an answer without the fields that it must have."""

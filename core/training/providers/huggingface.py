@@ -51,10 +51,7 @@ class HuggingFaceProvider:
 
     def get_namespace(self) -> str:
         """Return the name of the user that the key belongs to."""
-        name = get_text(self._client.get("/api/whoami-v2"), "name")
-        if name is None:
-            raise self._client.make_unreadable()
-        return name
+        return self._client.read_id(self._client.get("/api/whoami-v2"), "name")
 
     def open_repository(self, kind: str, name: str, owner: str | None = None) -> HubRepository:
         """Return a private repository of an owner, or of the key's user, which is made if there is none."""
@@ -85,10 +82,7 @@ class HuggingFaceProvider:
         }
         if seconds := get_whole(request.hyperparameters, "timeoutSeconds"):
             body["timeoutSeconds"] = seconds
-        job_id = get_text(self._client.post(f"/api/jobs/{namespace}", body), "id")
-        if job_id is None:
-            raise self._client.make_unreadable()
-        return f"{namespace}/{job_id}"
+        return f"{namespace}/{self._client.read_id(self._client.post(f'/api/jobs/{namespace}', body))}"
 
     def find_job(self, training_id: str) -> str | None:
         namespace = self.get_namespace()
@@ -118,11 +112,7 @@ class HuggingFaceProvider:
         return lines
 
     def cancel_job(self, job_id: str) -> None:
-        try:
-            self._client.post(f"/api/jobs/{job_id}/cancel")
-        except ProviderRefused:
-            if not self.get_job(job_id).state.terminal:
-                raise
+        self._client.cancel(f"/api/jobs/{job_id}/cancel", lambda: self.get_job(job_id).state.terminal)
 
     def open_files(self, job_id: str, result: str | None) -> Sequence[ModelFile]:
         if result is None:

@@ -50,7 +50,7 @@ class OpenAiProvider:
 
     def upload_file(self, owner_id: str, name: str, path: Path) -> str:
         response = self._client.post_form("/files", {"purpose": "fine-tune"}, (f"{owner_id}-{name}", path))
-        return self._get_id(self._client.read_json(response))
+        return self._client.read_id(self._client.read_json(response))
 
     def create_job(self, request: JobRequest) -> str:
         supervised = {"hyperparameters": dict(request.hyperparameters)} if request.hyperparameters else {}
@@ -62,7 +62,7 @@ class OpenAiProvider:
         }
         if request.validation:
             body["validation_file"] = request.validation
-        return self._get_id(self._client.post("/fine_tuning/jobs", body))
+        return self._client.read_id(self._client.post("/fine_tuning/jobs", body))
 
     def find_job(self, training_id: str) -> str | None:
         query = f"limit=100&{quote(f'metadata[{LABEL}]', safe='')}={quote(training_id, safe='')}"
@@ -91,11 +91,8 @@ class OpenAiProvider:
         return [f"{get_text(each, 'level') or 'info'}: {get_text(each, 'message') or ''}" for each in events]
 
     def cancel_job(self, job_id: str) -> None:
-        try:
-            self._client.post(f"/fine_tuning/jobs/{quote(job_id, safe='')}/cancel")
-        except ProviderRefused:
-            if not self.get_job(job_id).state.terminal:
-                raise
+        path = f"/fine_tuning/jobs/{quote(job_id, safe='')}/cancel"
+        self._client.cancel(path, lambda: self.get_job(job_id).state.terminal)
 
     def open_files(self, job_id: str, result: str | None) -> Sequence[ModelFile]:
         raise ProviderRefused(
@@ -119,9 +116,3 @@ class OpenAiProvider:
     def _list_events(self, job_id: str) -> list[dict[str, Any]]:
         path = f"/fine_tuning/jobs/{quote(job_id, safe='')}/events?limit={MAX_EVENTS}"
         return get_records(self._client.get(path))
-
-    def _get_id(self, record: Any) -> str:
-        found = get_text(record, "id")
-        if found is None:
-            raise self._client.make_unreadable()
-        return found

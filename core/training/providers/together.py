@@ -83,7 +83,7 @@ class TogetherProvider:
         }
         if request.validation:
             body |= {"validation_file": request.validation, "n_evals": request.hyperparameters.get("n_evals", 1)}
-        return self._get_id(self._client.post("/fine-tunes", body))
+        return self._client.read_id(self._client.post("/fine-tunes", body))
 
     def find_job(self, training_id: str) -> str | None:
         suffix = _make_suffix(training_id)
@@ -119,11 +119,7 @@ class TogetherProvider:
         ]
 
     def cancel_job(self, job_id: str) -> None:
-        try:
-            self._client.post(f"{self._get_path(job_id)}/cancel")
-        except ProviderRefused:
-            if not self.get_job(job_id).state.terminal:
-                raise
+        self._client.cancel(f"{self._get_path(job_id)}/cancel", lambda: self.get_job(job_id).state.terminal)
 
     def open_files(self, job_id: str, result: str | None) -> Sequence[ModelFile]:
         chunks = self._client.open_stream(f"/finetune/download?ft_id={quote(job_id, safe='')}")
@@ -131,12 +127,6 @@ class TogetherProvider:
 
     def _get_path(self, job_id: str) -> str:
         return f"/fine-tunes/{quote(job_id, safe='')}"
-
-    def _get_id(self, record: Any) -> str:
-        found = get_text(record, "id")
-        if found is None:
-            raise self._client.make_unreadable()
-        return found
 
 
 def _make_suffix(training_id: str) -> str:

@@ -291,14 +291,10 @@ class KubernetesCompute:
         return [*filter(None, map(parse_handle, labels))]
 
     def _log_path(self, handle: DriverHandle) -> Path:
-        return self._files.path(log_key(*_key(handle)))
+        return self._files.path(log_key(handle.organization_id, handle.execution_id, handle.attempt))
 
     def _message_path(self, handle: DriverHandle) -> Path:
         return self._log_path(handle).with_name("messages.jsonl")
-
-
-def _key(handle: DriverHandle) -> tuple[str, str, int]:
-    return handle.organization_id, handle.execution_id, handle.attempt
 
 
 def _sleep(seconds: float) -> bool:

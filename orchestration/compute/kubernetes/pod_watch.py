@@ -109,7 +109,10 @@ class PodWatch:
             if self._version is None:
                 self._version = self._write_all()
             for kind, pod in self._cluster.watch_pods(self._selector, self._version, WATCH_SECONDS):
-                self._write_change(kind, pod)
+                if kind == "DELETED":
+                    self._get_path(pod).unlink(missing_ok=True)
+                elif kind != "BOOKMARK":
+                    self._write(pod)
                 self._version = pod["metadata"]["resourceVersion"]
                 (self._folder / SYNCED).touch()
             (self._folder / SYNCED).touch()
@@ -131,12 +134,6 @@ class PodWatch:
                 path.unlink()
         (self._folder / SYNCED).touch()
         return found.version
-
-    def _write_change(self, kind: str, pod: Pod) -> None:
-        if kind == "DELETED":
-            self._get_path(pod).unlink(missing_ok=True)
-        elif kind != "BOOKMARK":
-            self._write(pod)
 
     def _write(self, pod: Pod) -> None:
         path, metadata = self._get_path(pod), pod["metadata"]

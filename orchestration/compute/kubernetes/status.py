@@ -73,7 +73,8 @@ def _describe_wait(status: Mapping[str, Any], at: datetime, patience: timedelta)
         return PodStatus(Phase.ENDED, reason=f"The driver's container cannot be started: {message or reason}")
     unplaced = [each for each in _list_conditions(status, "PodScheduled") if each.get("status") == "False"]
     for condition in unplaced:
-        since = _parse_time(condition.get("lastTransitionTime"))
+        text = condition.get("lastTransitionTime")
+        since = datetime.fromisoformat(text) if text else None
         if since and at - since > patience:
             minutes = f"{patience.total_seconds() / 60:g} min"
             why = _shorten(condition.get("message", "")) or condition.get("reason", "")
@@ -107,10 +108,6 @@ def _find_container(status: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _list_conditions(status: Mapping[str, Any], kind: str) -> Sequence[Mapping[str, Any]]:
     return [each for each in status.get("conditions") or () if each.get("type") == kind]
-
-
-def _parse_time(text: str | None) -> datetime | None:
-    return datetime.fromisoformat(text) if text else None
 
 
 def _shorten(text: str) -> str:

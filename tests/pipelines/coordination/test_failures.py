@@ -18,7 +18,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 def _fail(reporter: ProgressReporter, url: str, status: int | None = 500, secrets: tuple[str, ...] = ()) -> None:
     page = Page(url, url, status, None if status else "timed out after 60 s", None, None, b"", NOW, attempts=2)
-    reporter.add_page(reporter.get_counts("s01_fetch"), page, Fetched.from_page(page, secrets))
+    reporter.add_page(reporter.get_step("s01_fetch"), page, Fetched.from_page(page, secrets))
 
 
 def _list(failed: FailureList) -> list[str]:
@@ -95,11 +95,11 @@ def test_secrets_and_passwords_are_masked_in_addresses() -> None:
 def test_a_host_that_blocks_a_share_of_its_pages_is_named() -> None:
     with Coordinator() as coordinator:
         reporter = ProgressReporter(connect(coordinator.endpoint, "1"))
-        counts = reporter.get_counts("s01_fetch")
+        step = reporter.get_step("s01_fetch")
         for number in range(6):
             url = f"http://shop.test/{number}"
             page = Page(url, url, 200, describe_block("X") if number % 2 else None, "text/html", None, b"", NOW)
-            reporter.add_page(counts, page, Fetched.from_page(page))
+            reporter.add_page(step, page, Fetched.from_page(page))
         reporter.close()
         assert coordinator.list_blocking_hosts() == [("shop.test", 5, 3)]
     assert list_blocking_hosts({"rarely.test": (1000, 10), "twice.test": (2, 2)}) == []

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from pipelines.coordination.client import Connection, DriverGone
-from pipelines.coordination.messages import Acquire, DriverMessage, Report, SiteRules, encode_frame
-from pipelines.coordination.server import Coordinator, Counts
+from pipelines.coordination.messages import Acquire, Counts, DriverMessage, Report, SiteRules, encode_frame
+from pipelines.coordination.server import Coordinator
 from pipelines.fetch import CrawlOptions
 
 HOST = "http://shop.test"
@@ -44,7 +44,7 @@ def test_robots_txt_that_cannot_be_fetched_forbids_everything_and_is_logged(capl
 def test_a_connection_without_the_token_is_closed() -> None:
     with Coordinator(CrawlOptions(robots=False)) as coordinator:
         stranger = Connection(msgspec.structs.replace(coordinator.endpoint, token="guessed"), "a/0")
-        stranger.send(Report({"step": 5}, {}, {}, {}))
+        stranger.send(Report({"step": Counts(rows=5)}))
         with pytest.raises(DriverGone):
             receive(stranger)
         stranger.close()
@@ -65,10 +65,10 @@ def test_counts_of_a_second_attempt_replace_those_of_the_first() -> None:
     with Coordinator() as coordinator:
         for rows in (5, 7):
             task = Connection(coordinator.endpoint, "pass/0")
-            task.send(Report({"step": rows}, {"step": 1}, {}, {"step": 100}, fetched=[2**64 - 1], failed=[3]))
+            task.send(Report({"step": Counts(rows, 1, 0, 100)}, fetched=[2**64 - 1], failed=[3]))
             task.finish()
         counts, totals = coordinator.get_counts()["step"], coordinator.get_fetch_totals()
-    assert counts == Counts(7, 1, 0, 100, counts.seconds)
+    assert counts == Counts(7, 1, 0, 100)
     assert (totals.urls, totals.failed) == (2, 1)
 
 
@@ -80,7 +80,7 @@ def test_many_tasks_are_served_without_threads() -> None:
         for task in tasks:
             stack.callback(task.close)
             task.send(Acquire(HOST, 1))
-            task.send(Report({"step": 1}, {}, {}, {}))
+            task.send(Report({"step": Counts(rows=1)}))
         for task in tasks:
             assert isinstance(receive(task), SiteRules)
             task.finish()

@@ -16,13 +16,14 @@ import duckdb
 
 from core.data.processes import limit_resources
 from core.data.sql.embedded.messages import Header, QueryRequest
-from core.data.sql.embedded.stored_rows import PLAN_COLUMN, quote_lines, read_plan, write_parquet
 from core.data.sql.rows import RowsTooLarge, encode_rows
 from pipelines.duckdb.failures import describe_failure
 from pipelines.duckdb.file_types import FileTypes
 from pipelines.duckdb.lockdown import Refused, check_statement, lock_down, open_database
 from pipelines.duckdb.macros import find_macros
+from pipelines.duckdb.storable_rows import select_storable
 from pipelines.duckdb.values import describe_duckdb_type, make_converter
+from pipelines.duckdb.views import quote_identifier, quote_literal
 from pipelines.sql.column_names import make_unique, number_unnamed
 
 DUCKDB_MEMORY = "1GB"
@@ -30,6 +31,7 @@ FILE_SIZE = 4 * 2**30
 CHUNK_ROWS = 500
 PROGRESS_SECONDS = 0.5
 NICENESS = 10  # of stored queries, for which nobody waits
+PLAN_COLUMN = "Query Plan"
 
 
 class SpareDatabases:
@@ -85,7 +87,10 @@ def _answer(request: QueryRequest, answers: BinaryIO) -> None:
         if request.store is None:
             header, body = _run(connection, sql, request)
         else:
-            header = _store(connection, sql, request.store, request.max_bytes, answers)
+            os.setpriority(os.PRIO_PROCESS, 0, NICENESS)
+            with _watch(connection, request.store, request.max_bytes, answers):
+                columns, count = write_parquet(connection, sql, request.store)
+            header = Header(columns, count)
     except Refused as error:
         header = Header(failure="refused", message=str(error))
     except RowsTooLarge:
@@ -121,13 +126,6 @@ def _run(connection: duckdb.DuckDBPyConnection, sql: str, request: QueryRequest)
     return Header(list(zip(names, types, strict=True)), count, len(body)), body
 
 
-def _store(connection: duckdb.DuckDBPyConnection, sql: str, file: str, max_bytes: int, answers: BinaryIO) -> Header:
-    os.setpriority(os.PRIO_PROCESS, 0, NICENESS)
-    with _watch(connection, file, max_bytes, answers):
-        columns, count = write_parquet(connection, sql, file)
-    return Header(columns, count)
-
-
 @contextmanager
 def _watch(connection: duckdb.DuckDBPyConnection, file: str, max_bytes: int, answers: BinaryIO) -> Generator[None]:
     """Write the progress of the connection's query to the answers while the block runs, and limit the file's size."""
@@ -161,6 +159,27 @@ def _watch(connection: duckdb.DuckDBPyConnection, file: str, max_bytes: int, ans
 def _fetch_rows(connection: duckdb.DuckDBPyConnection) -> Iterator[Sequence[Any]]:
     while chunk := connection.fetchmany(CHUNK_ROWS):
         yield from chunk
+
+
+def write_parquet(connection: duckdb.DuckDBPyConnection, sql: str, path: str) -> tuple[list[tuple[str, str]], int]:
+    """Write the rows of a query, in their order, to a file; return its columns with DuckDB's types, and the rows."""
+    described, storable = select_storable(connection, sql)
+    copy = f"COPY ({storable}) TO {quote_literal(path)} (FORMAT parquet)"
+    (count,) = connection.execute(copy).fetchone() or (0,)
+    names = make_unique([name for name, _ in described])
+    return [(name, type) for name, (_, type) in zip(names, described, strict=True)], count
+
+
+def quote_lines(lines: Sequence[str], name: str) -> str:
+    """Return a query whose rows are these texts."""
+    values = ", ".join(f"({quote_literal(line)})" for line in lines)
+    return f"SELECT * FROM (VALUES {values}) AS lines({quote_identifier(name)})"  # noqa: S608 - quoted
+
+
+def read_plan(connection: duckdb.DuckDBPyConnection, sql: str) -> list[str]:
+    """Return the lines of a query's plan."""
+    rows = connection.execute(f"EXPLAIN {sql}").fetchall()
+    return [line.rstrip() for *_, plan in rows for line in str(plan).splitlines()]
 
 
 if __name__ == "__main__":

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import ClassVar, NoReturn
 
+from pydantic import ConfigDict
 from sqlalchemy.orm import Session
 
 from core.data.columns import Column
@@ -13,7 +14,7 @@ from core.data.datasets.repository import DatasetRepository
 from core.data.datasets.service import Download
 from core.data.datasets.versions import get_version
 from core.data.sql.catalog import Catalog
-from core.data.sql.differences import ColumnDifference, Comparison
+from core.data.sql.differences import ColumnDifferenceRecord, Comparison
 from core.data.sql.engine import ResultPage
 from core.data.sql.service import MAX_ROWS, Query, QueryService
 from core.data.sql.stored.repository import UNFINISHED, StoredQueryRepository, expire_after, list_surplus
@@ -23,6 +24,7 @@ from core.definitions.identity.api_keys import Identity
 from core.errors import BadInput, Conflict, NotFound, TooMany
 from core.infra.database import Database
 from core.infra.idempotency import IdempotencyKey, find_result, store_result
+from core.infra.records import RECORD
 from core.infra.repository import lock_organization
 from core.infra.settings import Settings
 from core.infra.storage.protocol import NotStored, Storage, query_key
@@ -34,15 +36,31 @@ RETRY_SECONDS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class VersionDifferences:
-    """The differences of two versions of a dataset: columns, numbers of rows by kind, and the query for the rows."""
+class RowCounts:
+    __pydantic_config__: ClassVar[ConfigDict] = RECORD
+    added: int
+    """Rows whose keys only the second version has."""
+    removed: int
+    """Rows whose keys only the first version has."""
+    changed: int
+    """Rows that both versions have with different values."""
 
+
+@dataclass(frozen=True, slots=True)
+class VersionDiff:
+    __pydantic_config__: ClassVar[ConfigDict] = RECORD
     before: int
+    """Number of the first version."""
     after: int
+    """Number of the second version."""
     keys: Sequence[str]
-    columns: Sequence[ColumnDifference]
-    counts: Mapping[str, int]
+    """The columns that tell rows apart."""
+    columns: Sequence[ColumnDifferenceRecord]
+    """The columns that one version lacks, or has with another type."""
+    counts: RowCounts
+    """How many rows differ."""
     query_id: str
+    """Id of the query in the background whose results are the rows that differ."""
 
 
 class StoredQueryService:
@@ -94,9 +112,7 @@ class StoredQueryService:
         self._runner.submit(prepared)
         return created
 
-    def compare(
-        self, caller: Identity, dataset_id: str, before: str, after: str, keys: Sequence[str]
-    ) -> VersionDifferences:
+    def compare(self, caller: Identity, dataset_id: str, before: str, after: str, keys: Sequence[str]) -> VersionDiff:
         """Compare two versions of a dataset by keys, or else by those of the job's output.
 
         The differing rows are those of a query in the background; one that compares them already is used again. Raises
@@ -128,7 +144,7 @@ class StoredQueryService:
         query = stored or self.submit(caller, build_query(sql))
         columns = comparison.list_column_differences()
         numbers = {name: int(counts[name]) for name in ("added", "removed", "changed")}
-        return VersionDifferences(versions[0].number, versions[1].number, keys, columns, numbers, query.id)
+        return VersionDiff(versions[0].number, versions[1].number, keys, columns, RowCounts(**numbers), query.id)
 
     def submit_on_job(
         self, caller: Identity, project_id: str, job_id: str, query: Query, key: IdempotencyKey | None = None

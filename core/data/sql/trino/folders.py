@@ -62,7 +62,9 @@ class FolderTables:
         for part, folder in zip(parts, folders, strict=True):
             self._create_table(f"{CATALOG}.{schema}.{part}", cells, folder)
             if folder.columns:
-                self._sync_partitions(schema, part)
+                names = f"{quote_literal(schema)}, {quote_literal(part)}"
+                call = f"CALL {CATALOG}.system.sync_partition_metadata({names}, 'FULL', false)"
+                self._client.fetch(call, seconds=SYNC_SECONDS)
         if plain:
             return None
         widens = table.format == "iceberg"
@@ -78,12 +80,6 @@ class FolderTables:
             names = ", ".join(quote_literal(column.lower()) for column in folder.columns)
             options += f", partitioned_by = ARRAY[{names}]"
         self._client.fetch(f"CREATE TABLE IF NOT EXISTS {name} ({columns}) WITH ({options})")
-
-    def _sync_partitions(self, schema: str, name: str) -> None:
-        """Add the folders to the metastore."""
-        names = f"{quote_literal(schema)}, {quote_literal(name)}"
-        call = f"CALL {CATALOG}.system.sync_partition_metadata({names}, 'FULL', false)"
-        self._client.fetch(call, seconds=SYNC_SECONDS)
 
     def _select_files(self, query: str, folder: Folder) -> str:
         """Restrict a query over a folder to its named files."""

@@ -13,7 +13,6 @@ import time
 from collections.abc import Sequence
 from threading import Lock
 
-from core.data.columns import Column
 from core.data.sql.catalog import Table
 from core.data.sql.files import list_parquet_keys
 from core.data.sql.trino.access import AccessRules, name_user
@@ -75,12 +74,6 @@ class TrinoTables:
             for key in [key for key in self._used if key[0] == schema]:
                 del self._used[key]
 
-    def _ensure_schema(self, schema: str) -> None:
-        if schema not in self._schemas:
-            self._client.fetch(f"CREATE SCHEMA IF NOT EXISTS {CATALOG}.{schema}")
-            self._rules.admit(schema)
-            self._schemas.add(schema)
-
     def _create_with_retries(self, schema: str, name: str, table: Table, files: Sequence[str]) -> None:
         """Create the schema and the table; repeat it when another process may be creating the same ones.
 
@@ -88,7 +81,10 @@ class TrinoTables:
         """
         for attempt in range(1, CREATE_TRIES + 1):
             try:
-                self._ensure_schema(schema)
+                if schema not in self._schemas:
+                    self._client.fetch(f"CREATE SCHEMA IF NOT EXISTS {CATALOG}.{schema}")
+                    self._rules.admit(schema)
+                    self._schemas.add(schema)
                 self._create(schema, name, table, files)
                 return
             except (BadInput, Unavailable) as error:
@@ -98,9 +94,12 @@ class TrinoTables:
 
     def _create(self, schema: str, name: str, table: Table, files: Sequence[str]) -> None:
         columns = table.get_trino_columns()
-        _check_names(table, columns)
+        if len({column.name.lower() for column in columns}) < len(columns):
+            sentence = f"Columns of {table.full_name} differ only in case, which Trino cannot read."
+            raise BadInput(sentence, code="unsupported-sql")
         if not files:
-            query = _select_nothing(columns)
+            cells = ", ".join(f"CAST(NULL AS {column.type}) AS {quote_identifier(column.name)}" for column in columns)
+            query = f"SELECT {cells} WHERE false"
         else:
             query = self._logs.register(schema, name, table, files) if table.format in TABLE_FORMATS else None
             query = query or self._folders.create(schema, name, table, files)
@@ -149,14 +148,3 @@ def _name_table(table: Table) -> str:
     layout = [table.format, table.locations, table.snapshot, table.partition_by, files]
     content = json.dumps([*layout, columns, bool(table.row_count)])
     return f"{_name_dataset(table)}_{hashlib.sha256(content.encode()).hexdigest()[:16]}"
-
-
-def _check_names(table: Table, columns: Sequence[Column]) -> None:
-    if len({column.name.lower() for column in columns}) < len(columns):
-        sentence = f"Columns of {table.full_name} differ only in case, which Trino cannot read."
-        raise BadInput(sentence, code="unsupported-sql")
-
-
-def _select_nothing(columns: Sequence[Column]) -> str:
-    cells = ", ".join(f"CAST(NULL AS {column.type}) AS {quote_identifier(column.name)}" for column in columns)
-    return f"SELECT {cells} WHERE false"

@@ -21,7 +21,7 @@ from pyiceberg.table.sorting import SortOrder
 from pyiceberg.types import LongType, NestedField
 
 from core.data.datasets.collector import FileCollector
-from core.data.datasets.maintenance import Maintenance
+from core.data.datasets.maintenance import MaintenanceRecord
 from core.data.datasets.models import MaintenancePlan, MaintenanceRequest, Retention
 from core.data.datasets.service import DatasetService
 from core.data.datasets.version_files import list_version_files
@@ -104,7 +104,7 @@ class Lake:
         with self.shop.database.write() as session:
             self.service.set_retention(session, self.caller, self.dataset, Retention(versions=versions))
 
-    def maintain(self, days: int = 0, caller: Identity | None = None) -> Maintenance:
+    def maintain(self, days: int = 0, caller: Identity | None = None) -> MaintenanceRecord:
         request = MaintenanceRequest(days=days)
         return self.service.maintain(self.shop.database, caller or self.caller, self.dataset, request)
 
@@ -161,11 +161,11 @@ def glacier(shop: Shop) -> Lake:
 
 def test_files_that_no_version_needs_are_deleted_later(lake: Lake) -> None:
     first, second, third = lake.write(1), lake.write(2, 3), lake.write(4)
-    assert lake.maintain() == Maintenance(0, 0, None), "all of them are versions"
+    assert lake.maintain() == MaintenanceRecord(0, 0, None), "all of them are versions"
     lake.keep(versions=1)
     done = lake.maintain()
     assert (done.files_removed, done.bytes_removed > 0) == (2, True)
-    assert lake.maintain() == Maintenance(0, 0, None), "they are counted once"
+    assert lake.maintain() == MaintenanceRecord(0, 0, None), "they are counted once"
     lake.collect(hours=23)
     assert lake.read(first) == [1], "a query may still read it"
     lake.collect()
@@ -222,7 +222,7 @@ def test_small_files_are_merged_in_the_order_of_their_rows(lake: Lake) -> None:
     assert lake.read_in_order(snapshot) == lake.read_in_order(rows) == [2, 7, 9, 4]
     lake.collect()
     assert (lake.read(first), lake.read(snapshot)) == ([4], [2, 4, 7, 9])
-    assert lake.maintain() == Maintenance(0, 0, None), "one file is as large as it gets"
+    assert lake.maintain() == MaintenanceRecord(0, 0, None), "one file is as large as it gets"
 
 
 def test_a_snapshot_that_an_execution_reads_keeps_its_small_files(lake: Lake) -> None:
@@ -242,7 +242,7 @@ def test_a_table_that_another_program_has_changed_is_not_merged(lake: Lake) -> N
     lake.write(1)
     published = lake.write(2, mode="append")
     newest = lake.write(3, mode="append", publish=False)
-    assert lake.maintain() == Maintenance(0, 0, None)
+    assert lake.maintain() == MaintenanceRecord(0, 0, None)
     assert (lake.get_snapshot(), lake.open().version()) == (published, int(newest))
 
 
@@ -256,7 +256,7 @@ def test_files_that_deltalake_cannot_remove_are_not_merged(lake: Lake) -> None:
     with closing(storage.open(f"{lake.location}/{file}")) as rows:
         storage.put(f"{lake.location}/Köln-{file}", BytesIO(rows.read()))
     storage.put(log, BytesIO(entries.replace(file, f"Köln-{file}").encode()))  # as Spark spells it
-    assert lake.maintain() == Maintenance(0, 0, None)
+    assert lake.maintain() == MaintenanceRecord(0, 0, None)
     assert (lake.open().version(), lake.read(published)) == (int(published), [1, 2])
 
 
@@ -270,7 +270,7 @@ def test_other_organizations_formats_and_values_are_refused(lake: Lake, shop: Sh
         lake.maintain(days=-1)
     with shop.database.write() as session:
         session.query(DatasetVersion).one().format = "parquet"
-    assert lake.maintain() == Maintenance(0, 0, None)
+    assert lake.maintain() == MaintenanceRecord(0, 0, None)
 
 
 def test_a_plan_beside_the_retention_maintains_by_itself(lake: Lake) -> None:
@@ -299,12 +299,12 @@ def test_a_plan_that_cannot_be_is_refused(lake: Lake, days: int, every: str) -> 
 
 def test_snapshots_of_iceberg_that_no_version_needs_expire(glacier: Lake) -> None:
     first, second, third = glacier.write(1), glacier.write(2, 3), glacier.write(4)
-    assert glacier.maintain() == Maintenance(0, 0, None), "all of them are versions"
+    assert glacier.maintain() == MaintenanceRecord(0, 0, None), "all of them are versions"
     glacier.keep(versions=1)
-    assert glacier.maintain(days=1) == Maintenance(0, 0, None)
+    assert glacier.maintain(days=1) == MaintenanceRecord(0, 0, None)
     done = glacier.maintain()
     assert (done.files_removed > 4, done.bytes_removed > 0) == (True, True), "data files, manifests and their lists"
-    assert glacier.maintain() == Maintenance(0, 0, None), "they are counted once"
+    assert glacier.maintain() == MaintenanceRecord(0, 0, None), "they are counted once"
     table = glacier.open_iceberg()
     assert not {parse_iceberg_snapshot(each).id for each in (first, second)} & {
         str(each.snapshot_id) for each in table.metadata.snapshots
@@ -332,7 +332,7 @@ def test_small_files_of_iceberg_are_merged_in_the_order_of_their_rows(glacier: L
     assert glacier.read_in_order(snapshot) == order
     glacier.collect()
     assert (glacier.read(first), glacier.read(snapshot)) == ([4], [2, 4, 7, 9])
-    assert glacier.maintain() == Maintenance(0, 0, None), "one file is as large as it gets"
+    assert glacier.maintain() == MaintenanceRecord(0, 0, None), "one file is as large as it gets"
     later = glacier.write(1, mode="append")
     assert glacier.read(later) == [1, 2, 4, 7, 9]
 
@@ -341,7 +341,7 @@ def test_an_iceberg_table_that_another_program_has_changed_is_not_merged(glacier
     glacier.write(1)
     published = glacier.write(2, mode="append")
     newest = glacier.write(3, mode="append", publish=False)
-    assert glacier.maintain() == Maintenance(0, 0, None)
+    assert glacier.maintain() == MaintenanceRecord(0, 0, None)
     assert (glacier.get_snapshot(), glacier.read(newest)) == (published, [1, 2, 3])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import astuple
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -108,7 +109,7 @@ def test_columns_that_come_go_and_change_their_types(busy_warehouse: Warehouse) 
         new,
     )
     comparison = compare(busy_warehouse, dataset, "id")
-    assert [tuple(each) for each in comparison.list_column_differences()] == [
+    assert [astuple(each) for each in comparison.list_column_differences()] == [
         ("id", "integer", "bigint"),
         ("gone", "varchar", None),
         ("code", "bigint", "varchar"),
