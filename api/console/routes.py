@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from http import HTTPStatus
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 from fastapi import Depends, Query, Request, Response
+from starlette.requests import HTTPConnection
 
 from api.console.rendering import render
 from api.kit.auth import CONSOLE_HEADER, KeyRoute
 from api.kit.pagination import Page
-from core.errors import SpindleError, Unauthorized
+from api.kit.services import Services
+from core.errors import Forbidden, SpindleError, Unauthorized
 
 PAGE_LENGTH = 50
+FOREIGN = "This form was sent from another site. Open the console and try again."
 MARK = (CONSOLE_HEADER.lower().encode(), b"page")
 
 
@@ -44,3 +48,11 @@ class ConsolePage(Page):
 
 
 ConsolePageOf = Annotated[ConsolePage, Depends()]
+
+
+def check_origin(connection: HTTPConnection, services: Services) -> None:
+    """Raise Forbidden for what another site sends; browsers name the origin of what is posted, and of WebSockets."""
+    origin = urlsplit(connection.headers.get("origin", ""))
+    public = urlsplit(services.settings.api.public_url or "")
+    if not origin.netloc or origin.netloc not in (connection.headers.get("host"), public.netloc):
+        raise Forbidden(FOREIGN)

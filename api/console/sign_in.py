@@ -10,17 +10,17 @@ from fastapi import APIRouter, FastAPI, Form, Request
 from fastapi.responses import JSONResponse, RedirectResponse, Response
 from fastapi.staticfiles import StaticFiles
 
-from api.console import pages
+from api.console import dagster, pages
 from api.console.rendering import render
+from api.console.routes import check_origin
 from api.kit.auth import SESSION_COOKIE, extract_session
-from api.kit.services import Services, ServicesOf
+from api.kit.services import ServicesOf
 from core.definitions.identity.console_sessions import begin_session, end_session, is_session
-from core.errors import Forbidden, Unauthorized
+from core.errors import Unauthorized
 from core.infra.version import API_VERSION, get_version
 
 HOME = "/console"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-FOREIGN = "This form was sent from another site. Open the console and try again."
 router = APIRouter(include_in_schema=False)
 
 
@@ -37,6 +37,8 @@ def install(app: FastAPI) -> None:
     """Add the console's pages, and `/`, which leads people there."""
     app.include_router(router)
     app.include_router(pages.router)
+    app.include_router(dagster.router)
+    app.include_router(dagster.pages)
     app.mount(f"{HOME}/static", _Files(packages=[("api.console", "static")]))
 
 
@@ -70,7 +72,7 @@ def sign_in(
     target: Annotated[str, Form(max_length=8000)] = HOME,
 ) -> Response:
     """Begin a session of the key, and go on to the page that asked for it."""
-    _check_origin(request, services)
+    check_origin(request, services)
     try:
         if is_session(key := key.strip()):
             raise Unauthorized("This is no API key.")
@@ -88,18 +90,10 @@ def sign_in(
 
 @router.post(f"{HOME}/sign-out")
 def sign_out(request: Request, services: ServicesOf) -> Response:
-    _check_origin(request, services)
+    check_origin(request, services)
     if token := extract_session(request.headers):
         end_session(services.database, token)
         services.keys.remove_session(token)
     response = RedirectResponse(HOME, HTTPStatus.SEE_OTHER)
     response.delete_cookie(SESSION_COOKIE)
     return response
-
-
-def _check_origin(request: Request, services: Services) -> None:
-    """Raise Forbidden for a form of another site; browsers name the origin of every form that is posted."""
-    origin = urlsplit(request.headers.get("origin", ""))
-    public = urlsplit(services.settings.api.public_url or "")
-    if not origin.netloc or origin.netloc not in (request.headers.get("host"), public.netloc):
-        raise Forbidden(FOREIGN)

@@ -11,6 +11,7 @@ from typing import Annotated, cast
 
 from fastapi import Depends, Request
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import HTTPConnection
 
 from core.data.datasets.service import DatasetService
 from core.data.files.process import open_file_reader
@@ -151,7 +152,7 @@ async def _synchronize(services: Services) -> None:
         close_idle_connections()
 
 
-def get_services(request: Request) -> Services:
+def get_services(request: HTTPConnection) -> Services:
     return cast(Services, request.app.state.services)
 
 

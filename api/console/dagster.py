@@ -1,0 +1,221 @@
+"""The Dagster UI at `/console/dagster`, behind the console's session: requests and WebSockets go on to its port on loopback.
+
+Dagster knows no organizations. Its UI shows all of them, so it is shown where there is one, or to super_admins. Who may
+not execute may look: mutations are refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any
+
+import httpx
+from fastapi import APIRouter, Request, Response, WebSocket
+from fastapi.responses import StreamingResponse
+from sqlalchemy import func, select
+from starlette.background import BackgroundTask
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import HTTPConnection
+
+from api.console.routes import ConsoleRoute, check_origin
+from api.kit.auth import extract_session
+from api.kit.services import Services, get_services
+from core.definitions.identity.api_keys import SUPER_ADMIN, Identity
+from core.errors import BadInput, Forbidden, SpindleError, Unauthorized, Unavailable
+from core.tables import Organization
+
+PREFIX = "/console/dagster"
+PROTOCOL = "graphql-ws"  # of Dagster's WebSocket
+OWN_HEADERS = frozenset({"host", "cookie", "authorization", "x-api-key", "connection", "content-length"})
+HOP_HEADERS = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length", "server", "date"})
+WATCH_SECONDS = 10.0  # until a WebSocket of a session that has ended is closed
+CLOSED_BY_POLICY = 1008
+READ_METHODS = ("GET", "HEAD")
+ALL_METHODS = [*READ_METHODS, "POST", "PUT", "PATCH", "DELETE"]
+
+router = APIRouter(prefix=PREFIX, include_in_schema=False)
+pages = APIRouter(prefix=PREFIX, include_in_schema=False, route_class=ConsoleRoute)
+
+
+@router.get("/_next/{path:path}")
+async def read_script(request: Request) -> Response:
+    """Hand on a file of Dagster's own code, which is the same for everybody."""
+    return await _forward(request, b"")
+
+
+@pages.api_route("", methods=ALL_METHODS)
+@pages.api_route("/{path:path}", methods=ALL_METHODS)
+async def forward_request(request: Request) -> Response:
+    """Hand on a request, where the session's rights allow what it does."""
+    services, identity = get_services(request), request.state.identity
+    await run_in_threadpool(check_access, services, identity)
+    body = await request.body()
+    if request.method not in READ_METHODS:
+        check_origin(request, services)
+    if _is_graphql(request):
+        for document in _list_documents(request, body):
+            check_document(identity, document)
+    elif request.method not in READ_METHODS:
+        _require_execute(identity)
+    return await _forward(request, body)
+
+
+@router.websocket("/graphql")
+async def forward_websocket(socket: WebSocket) -> None:
+    """Hand on the subscriptions of the UI until either side or the session ends."""
+    from websockets.asyncio.client import connect  # when it is needed first
+    from websockets.exceptions import WebSocketException
+
+    services = get_services(socket)
+    try:
+        check_origin(socket, services)
+        identity = await run_in_threadpool(_authenticate, socket, services)
+    except SpindleError as error:
+        await socket.close(CLOSED_BY_POLICY, str(error)[:120])
+        return
+    address = f"ws://127.0.0.1:{services.settings.dagster.ui_port}/graphql"
+    try:
+        async with connect(address, subprotocols=[PROTOCOL], proxy=None, max_size=None) as dagster:  # pyright: ignore[reportArgumentType]
+            await socket.accept(PROTOCOL)
+
+            async def send_questions() -> None:
+                while True:
+                    text = await socket.receive_text()
+                    if question := _read_question(text):
+                        check_document(identity, question)
+                    await dagster.send(text)
+
+            async def send_answers() -> None:
+                async for message in dagster:
+                    await socket.send_text(message if isinstance(message, str) else message.decode())
+
+            async def watch_session() -> None:
+                while True:
+                    await asyncio.sleep(WATCH_SECONDS)
+                    await run_in_threadpool(_authenticate, socket, services)
+
+            tasks = [asyncio.create_task(each()) for each in (send_questions, send_answers, watch_session)]
+            try:
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+    except (OSError, WebSocketException):
+        pass  # Dagster's UI has ended, and is started again
+    with suppress(RuntimeError):  # the browser has closed it
+        await socket.close(CLOSED_BY_POLICY)
+
+
+def check_access(services: Services, identity: Identity) -> None:
+    """Raise Forbidden where the UI would show what the caller may not see."""
+    if not identity.may("etl:read"):
+        raise Forbidden("This key lacks the scope etl:read.", code="missing-scope")
+    if identity.may(SUPER_ADMIN):
+        return
+    with services.database.read() as session:
+        count = session.scalar(select(func.count()).select_from(Organization)) or 0
+    if count > 1:
+        raise Forbidden(
+            "The Dagster UI shows every organization of this service, so it is open to super_admins alone. "
+            "The console has the executions, schedules and datasets of yours.",
+            code="dagster-shows-all",
+        )
+
+
+def check_document(identity: Identity, document: str) -> None:
+    """Raise Forbidden for a GraphQL document that changes something, if the caller may not execute."""
+    from graphql import GraphQLError, OperationDefinitionNode, OperationType, parse  # when it is needed first
+
+    try:
+        found = parse(document, no_location=True, max_tokens=50_000)
+    except GraphQLError as error:
+        raise BadInput(f"The GraphQL document cannot be read: {error.message}", code="bad-graphql") from error
+    kinds = {each.operation for each in found.definitions if isinstance(each, OperationDefinitionNode)}
+    if OperationType.MUTATION in kinds:
+        _require_execute(identity)
+
+
+def add_prefix(page: str, prefix: str) -> str:
+    """Return the page of Dagster's UI with the path where its files and requests are, as `--path-prefix` does."""
+    for name in ("window.__webpack_public_path__ = ", '"pathPrefix": ', '"assetPrefix":'):
+        page = page.replace(f'{name}""', f"{name}{json.dumps(prefix)}")
+    return page.replace('href="/', f'href="{prefix}/').replace('src="/', f'src="{prefix}/')
+
+
+def _require_execute(identity: Identity) -> None:
+    if not identity.may("etl:execute"):
+        raise Forbidden("Viewers may look at runs, but not launch, stop or change anything.", code="missing-scope")
+
+
+def _authenticate(connection: HTTPConnection, services: Services) -> Identity:
+    token = extract_session(connection.headers)
+    if token is None:
+        raise Unauthorized("Sign in to the console first.")
+    identity = services.keys.authenticate(token)
+    check_access(services, identity)
+    return identity
+
+
+def _is_graphql(request: Request) -> bool:
+    return request.url.path.rstrip("/").endswith(f"{PREFIX}/graphql")
+
+
+def _list_documents(request: Request, body: bytes) -> Iterable[str]:
+    """Return all GraphQL documents that Dagster may take from the request: from its address, its JSON, its text."""
+    yield from request.query_params.getlist("query")
+    if body and "application/graphql" in request.headers.get("content-type", ""):
+        yield body.decode(errors="replace")
+    elif body:
+        try:
+            value = json.loads(body)
+        except ValueError as error:
+            raise BadInput("The body is no JSON.", code="bad-graphql") from error
+        yield from _find_queries(value if isinstance(value, list) else [value])
+
+
+def _find_queries(values: list[Any]) -> Iterable[str]:
+    for each in values:
+        if not isinstance(each, dict) or not isinstance(each.get("query"), str):
+            raise BadInput("The body has no 'query'.", code="bad-graphql")
+        yield each["query"]
+
+
+def _read_question(text: str) -> str | None:
+    with suppress(ValueError, AttributeError):
+        query = (json.loads(text).get("payload") or {}).get("query")
+        return query if isinstance(query, str) else None
+    return None
+
+
+async def _forward(request: Request, body: bytes) -> Response:
+    services = get_services(request)
+    raw: bytes = request.scope.get("raw_path") or request.url.path.encode()
+    path = raw.decode("ascii").partition(PREFIX)[2] or "/"
+    address = httpx.URL(f"http://127.0.0.1:{services.settings.dagster.ui_port}{path}")
+    if request.url.query:
+        address = address.copy_with(query=request.url.query.encode())
+    headers = [(name, value) for name, value in request.headers.items() if name not in OWN_HEADERS]
+    no_certificates = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # to load them takes 15 ms, and loopback has no TLS
+    client = httpx.AsyncClient(timeout=60, trust_env=False, verify=no_certificates)
+    question = client.build_request(request.method, address, headers=headers, content=body)
+    try:
+        answer = await client.send(question, stream=True)
+    except httpx.TransportError as error:
+        await client.aclose()
+        raise Unavailable("The Dagster UI does not answer. It starts some seconds after the service.") from error
+    kept = [(name.encode(), value.encode()) for name, value in answer.headers.multi_items() if name not in HOP_HEADERS]
+    if answer.headers.get("content-type", "").startswith("text/html"):
+        page = add_prefix((await answer.aread()).decode(), PREFIX).encode()
+        await client.aclose()
+        response = Response(page, answer.status_code)
+        kept = [(name, value) for name, value in kept if name != b"content-encoding"]
+        response.raw_headers = [*kept, (b"content-length", b"%d" % len(page))]
+        return response
+    streamed = StreamingResponse(answer.aiter_raw(), answer.status_code, background=BackgroundTask(client.aclose))
+    streamed.raw_headers = kept
+    return streamed

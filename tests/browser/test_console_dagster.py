@@ -1,0 +1,97 @@
+"""The Dagster UI behind the console's session: in Chromium, and who may not see or change what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from playwright.sync_api import Page, expect, sync_playwright
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
+
+from api.kit.auth import SESSION_COOKIE
+from tests.browser.test_dagster_ui import CHROMIUM, FLAGS, PATIENCE_MS
+from tests.support.api import Server
+from tests.support.service import NO_TLS, PATIENCE_SECONDS, Service, wait_until
+
+LAUNCH = 'mutation { terminateRun(runId: "none") { __typename } }'
+VERSION = "{ version }"
+pytestmark = pytest.mark.long
+
+
+@pytest.fixture
+def page() -> Iterator[Page]:
+    if CHROMIUM is None:
+        pytest.skip("Chromium is not installed: the Dagster UI is not looked at.")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, timeout=PATIENCE_MS)
+        expect.set_options(timeout=PATIENCE_MS)
+        page = browser.new_page(viewport={"width": 1280, "height": 900})
+        page.set_default_timeout(PATIENCE_MS)
+        yield page
+        browser.close()
+
+
+def sign_in(url: str, key: str) -> httpx.Client:
+    client = httpx.Client(base_url=url, headers={"Origin": url}, timeout=PATIENCE_SECONDS, **NO_TLS)
+    answer = client.post("/console/sign-in", data={"key": key})
+    assert SESSION_COOKIE in answer.cookies
+    return client
+
+
+def test_the_ui_works_behind_the_session(service: Service, page: Page) -> None:
+    (service.files / "proxied.csv").write_text("one\n1\n")
+    job = service.make_job(f"pipeline: [{{stage: load_csv, args: [{service.files}/proxied.csv]}}]")
+    project = service.get(f"/projects/id/{job.project_id}")["slug"]
+    url = f"http://127.0.0.1:{service.port}"
+    page.goto(f"{url}/console/dagster/runs")
+    sockets: list[str] = []
+    page.on("websocket", lambda socket: sockets.append(socket.url))
+    page.get_by_label("API key").fill(service.key)
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("tab", name="Backfills")).to_be_visible()
+    assert page.url == f"{url}/console/dagster/runs"
+    execution = service.execute(job)
+    assert service.wait(job, execution)["status"] == "COMPLETED"
+    run = service.runs(execution)[0]["runId"]
+    page.goto(f"{url}/console/dagster/runs/{run}")
+    expect(page.get_by_text("RUN_SUCCESS")).to_be_visible()
+    wait_until(lambda: f"ws://127.0.0.1:{service.port}/console/dagster/graphql" in sockets, PATIENCE_SECONDS)
+    page.goto(f"{url}/console/dagster/assets/{project}/rows")
+    page.get_by_role("button", name="Materialize").first.click()
+    wait_until(lambda: len(service.get(f"{job.path}/executions")) == 2, PATIENCE_SECONDS, every=0.5)
+
+
+def test_viewers_look_and_change_nothing(service: Service) -> None:
+    key = service.post("/auth/api-keys", {"name": "viewer", "scopes": ["etl:read"]})["key"]
+    url = f"http://127.0.0.1:{service.port}"
+    viewer = sign_in(url, key)
+    if viewer:
+        assert viewer.post("/console/dagster/graphql", json={"query": VERSION}).json()["data"]["version"]
+        refused = [
+            viewer.post("/console/dagster/graphql", json={"query": LAUNCH}),
+            viewer.post("/console/dagster/graphql", json={"query": f"query A {VERSION} mutation B {LAUNCH[9:]}"}),
+            viewer.get("/console/dagster/graphql", params={"query": LAUNCH}),
+            viewer.post("/console/dagster/graphql", params={"query": LAUNCH}, json={"query": VERSION}),
+            viewer.post("/console/dagster/graphql", content=LAUNCH, headers={"Content-Type": "application/graphql"}),
+            viewer.post("/console/dagster/report_asset_materialization/a/b", json={}),
+        ]
+        assert [each.status_code for each in refused] == [403] * len(refused)
+        foreign = viewer.post(
+            "/console/dagster/graphql", json={"query": VERSION}, headers={"Origin": "http://evil.test"}
+        )
+        assert foreign.status_code == 403
+        assert httpx.get(f"{url}/console/dagster/runs", **NO_TLS).status_code == 401
+        socket = f"ws://127.0.0.1:{service.port}/console/dagster/graphql"
+        for headers in ({"Origin": url}, {"Cookie": f"{SESSION_COOKIE}={viewer.cookies[SESSION_COOKIE]}"}):
+            with pytest.raises(InvalidStatus):
+                connect(socket, additional_headers=headers, proxy=None)
+
+
+def test_other_organizations_are_shown_to_super_admins_alone(server: Server) -> None:
+    url = str(server.client.base_url).rstrip("/")
+    owner, other = server.caller("proxied", "admin"), server.caller("beside", "super_admin")
+    answer = sign_in(url, owner.key).get("/console/dagster/runs")
+    assert (answer.status_code, "every organization" in answer.text) == (403, True)
+    assert sign_in(url, other.key).get("/console/dagster/runs").status_code == 503  # no Dagster runs beside this server
