@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
-from pipelines.extract.rows import Row
 from pipelines.fetch import Page
 
 # the first has no code for windows: a page takes about half the CPU time of the others
@@ -78,15 +77,8 @@ def find_missing_browser() -> str | None:
 class BrowserPage(Page):
     """A page whose body is the document after scripts and actions, in UTF-8.
 
-    `position` numbers the snapshots of a trace that takes several; `values` are pictures in columns that its actions
-    add, and `scripted` the values of scripts.
+    `values` are pictures in columns that its actions add, and `scripted` the values of scripts.
     """
 
-    position: int | None = None
     values: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
     scripted: Mapping[str, object] = field(default_factory=dict[str, object])
-
-    def add_to(self, row: Row) -> Row:
-        """Return the row with the columns of the snapshot, and its position in the ordinal."""
-        ordinal = (*row.ordinal, self.position) if self.position else row.ordinal
-        return Row({**row.values, **self.values, **self.scripted}, ordinal, row.fetched, None, row.link_text, row.depth)
