@@ -11,6 +11,7 @@ from pipelines.fetch.fetcher import PageCache
 from pipelines.fetch.page import Page
 
 _COUNT = "spindle-documents"  # header of a stored document: how many its visit gave
+_MAX_DIGITS = 6
 _NUMBER = re.compile(r"\ndocument (\d+)\Z")
 
 
@@ -30,9 +31,10 @@ def get_documents(cache: PageCache, url: str, variant: str = "") -> list[Page]:
     page = cache.get(url, variant)
     if page is None or (text := page.header(_COUNT)) is None:
         return [page] if page else []
+    total = int(text[:_MAX_DIGITS]) if text.isdecimal() else 1  # a site may send the header too, of any length
     pages = [replace(page, position=1)]
     for number in count(2):
-        if len(pages) >= int(text if text.isdecimal() else 1):
+        if len(pages) >= total:
             return pages
         following = cache.get(url, _name_document(variant, number))
         if following is None or following.fetched_at != page.fetched_at:

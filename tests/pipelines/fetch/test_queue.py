@@ -244,6 +244,16 @@ def test_the_documents_of_a_visit_are_cached_and_shared_together() -> None:
     assert [*begin(HOME).start(16)]
 
 
+@pytest.mark.parametrize("text", ["9" * 5000, "0", "-3", "many", ""])
+def test_a_site_that_sends_the_header_of_documents_harms_its_page_alone(text: str) -> None:
+    options, cache = FetchOptions(), DictCache()
+    cache.put(replace(page(HOME), head=f"Spindle-Documents: {text}\r\n".encode()))
+    queue = RequestQueue([(HOME, None), (f"{TWO}/", None)], options, LocalHostThrottle(options), cache)
+    started = [request.address for request in queue.start(16)]
+    assert f"{TWO}/" in started
+    assert len(started) + len(queue.take_finished()) == 2
+
+
 @pytest.mark.parametrize("forbidden", [False, True])
 def test_a_refused_request_is_a_page_with_its_reason(forbidden: bool) -> None:
     class RefusingThrottle(RecordingThrottle):
