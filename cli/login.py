@@ -16,7 +16,6 @@ from pipelines.errors import RunError
 from pipelines.fetch import canonical_url
 from pipelines.login import LOGIN, LOGIN_VARIABLE, Login, add_signs
 
-_HEADLESS = "chromium-headless-shell"  # which has no windows
 _CREDENTIALS = "/cloud-credentials"
 
 
@@ -91,10 +90,7 @@ def _record(url: str, wait: Callable[[], object]) -> Any:
             "state of a browser (Playwright's storage_state) by --state FILE."
         )
     try:
-        path = BrowserOptions.from_environment().find_executable()
-        if Path(path).name == _HEADLESS:
-            raise NoBrowser(f"{path} shows no windows: install chromium too, and set SPINDLE_CHROMIUM to it")
-        return record_state(path, url, wait)
+        return record_state(BrowserOptions.from_environment().find_executable(shows_windows=True), url, wait)
     except (NoBrowser, RunError) as error:
         raise ClientError(f"{error}.") from None
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 
 from pipelines.errors import RunError
+from pipelines.fetch.documents import split_variant
 from pipelines.fetch.page import Page
 from pipelines.fetch.urls import canonical_url, list_spellings, mask_secrets
 from pipelines.page_cache.warc import ArchiveReading, PageArchive, mask_credentials, read_archive
@@ -114,12 +115,19 @@ class RecordedPages(TrialPages):
             return None
         if (page := found.get(variant)) is not None or not self.are_complete:
             return page
-        return next(iter(found.values())) if len(found) == 1 else None
+        number = variant.partition("-")[2]
+        alike = [page for name, page in found.items() if name.partition("-")[2] == number]
+        return alike[0] if len(alike) == 1 else None
 
     def _describe(self, variant: str) -> str:
-        """Return the name of a request among those for one address, a digest: it may have secrets."""
-        parts = (self._browsing, variant, str(self._changes or ""))
-        return sha256("\n".join(parts).encode()).hexdigest()[:16] if any(parts) else ""
+        """Return the name of a request among those for one address, a digest: it may have secrets.
+
+        The name of a document after the first of a visit ends with its number.
+        """
+        visit, number = split_variant(variant)
+        parts = (self._browsing, visit, str(self._changes or ""))
+        name = sha256("\n".join(parts).encode()).hexdigest()[:16] if any(parts) else ""
+        return f"{name}-{number}" if number else name
 
 
 def _find_target(page: Page) -> str | None:

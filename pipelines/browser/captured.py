@@ -116,13 +116,21 @@ class CapturedAnswers:
         kind, charset = parse_content_type(response.headers.get("content-type", "").encode("latin-1", "replace"))
         if response.status < 400 and not _is_json(kind, body):
             return None
-        return self._create_page(response.url, response.status, None, body, charset or "utf-8")
+        page = self._create_page(response.url, response.status, None, body, charset or "utf-8")
+        page.head = format_headers(response)
+        return page
 
     def _create_page(
         self, url: str, status: int | None, error: str | None, body: bytes = b"", charset: str = "utf-8"
     ) -> BrowserPage:
         address, now = canonical_url(url) or url, datetime.now(UTC)
         return BrowserPage(address, address, status, error, _JSON, charset, body, now, received=len(body))
+
+
+def format_headers(response: Response | None) -> bytes:
+    """Return the header lines of an answer, nothing without one."""
+    headers = response.headers if response else {}
+    return "".join(f"{name}: {value}\r\n" for name, value in headers.items()).encode("latin-1", "replace")
 
 
 def _has_page(task: asyncio.Task[BrowserPage | None]) -> bool:

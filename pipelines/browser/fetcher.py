@@ -125,7 +125,7 @@ class BrowserFetcher:
     def _finish(
         self, queue: RequestQueue[T], running: dict[Future[Outcome], Request[T]], future: Future[Outcome]
     ) -> list[tuple[Page, T]]:
-        """Return the pages of a completed visit, none for a redirect; cache a single page without action values."""
+        """Return the pages of a completed visit, none for a redirect; cache those without values of actions."""
         request, outcome = running.pop(future), future.result()
         if self._session:
             self._session.save([self._new_cookies.get() for _ in range(self._new_cookies.qsize())])
@@ -136,8 +136,10 @@ class BrowserFetcher:
         last = pages[-1]
         if last.status in (429, 503):
             queue.pause_host(request, parse_retry_after(last.header("retry-after") or "") or self._options.backoff)
-        queue.complete(request, last, cacheable=len(pages) == 1 and not (last.values or last.scripted))
-        return [(request.restore_url(page), request.tag) for page in pages]
+        has_values = any(page.values or page.scripted for page in pages)
+        is_partial = len(pages) > 1 and any(page.error for page in pages)
+        completed = queue.complete(request, pages, cacheable=not (has_values or is_partial))
+        return [(page, request.tag) for page in completed]
 
     async def _release(self) -> None:
         await asyncio.gather(*(tab.close() for tab in self._idle))

@@ -9,13 +9,14 @@ import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Self
 
-from pipelines.extract.rows import Row
 from pipelines.fetch import Page
 
 # the first has no code for windows: a page takes about half the CPU time of the others
-_NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+_WITHOUT_WINDOWS = "chromium-headless-shell"
+_WITH_WINDOWS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _SERVICE = "wss://connect.steel.dev"
 
 
@@ -45,13 +46,20 @@ class BrowserOptions:
             os.environ.get("STEEL_DEV_API_KEY") or None,
         )
 
-    def find_executable(self) -> str:
-        """Return the path of Chromium; raise NoBrowser."""
+    def find_executable(self, shows_windows: bool = False) -> str:
+        """Return the path of Chromium, of one that can show windows where it must; raise NoBrowser."""
         if self.path:
+            if shows_windows and Path(self.path).name == _WITHOUT_WINDOWS:
+                raise NoBrowser(
+                    f"{self.path}, which SPINDLE_CHROMIUM names, shows no windows: name a Chromium or Chrome"
+                )
             if shutil.which(self.path):
                 return self.path
             raise NoBrowser(f"SPINDLE_CHROMIUM names '{self.path}', which is not a program")
-        found = next(filter(None, map(shutil.which, _NAMES)), None)
+        names = _WITH_WINDOWS if shows_windows else (_WITHOUT_WINDOWS, *_WITH_WINDOWS)
+        found = next(filter(None, map(shutil.which, names)), None)
+        if found is None and shows_windows:
+            raise NoBrowser("there is no Chromium that shows windows: install Chromium or Chrome, or give a state file")
         if found is None:
             raise NoBrowser(
                 "the pipeline needs a browser, and there is none: install Chromium (on Debian and Ubuntu: "
@@ -78,15 +86,8 @@ def find_missing_browser() -> str | None:
 class BrowserPage(Page):
     """A page whose body is the document after scripts and actions, in UTF-8.
 
-    `position` numbers the snapshots of a trace that takes several; `values` are pictures in columns that its actions
-    add, and `scripted` the values of scripts.
+    `values` are pictures in columns that its actions add, and `scripted` the values of scripts.
     """
 
-    position: int | None = None
     values: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
     scripted: Mapping[str, object] = field(default_factory=dict[str, object])
-
-    def add_to(self, row: Row) -> Row:
-        """Return the row with the columns of the snapshot, and its position in the ordinal."""
-        ordinal = (*row.ordinal, self.position) if self.position else row.ordinal
-        return Row({**row.values, **self.values, **self.scripted}, ordinal, row.fetched, None, row.link_text, row.depth)

@@ -17,7 +17,7 @@ from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from pipelines.browser.actions import ACTIONS, Action
 from pipelines.browser.actions.navigation import Open
-from pipelines.browser.captured import CapturedAnswers
+from pipelines.browser.captured import CapturedAnswers, format_headers
 from pipelines.browser.consent import dismiss_consent
 from pipelines.browser.failures import (
     GUARD_CODES,
@@ -317,7 +317,7 @@ class Visit:
             found["body"].encode(),
             datetime.now(UTC),
             _list_redirects(self._response),
-            _format_headers(self._response),
+            format_headers(self._response),
             self._tab.guard.received,
             values=dict(self._values),
             scripted=dict(self._scripted),
@@ -387,8 +387,3 @@ def _list_redirects(response: Response | None) -> tuple[str, ...]:
         found.append(request.url)
         request = request.redirected_from
     return tuple(reversed(found[:-1]))
-
-
-def _format_headers(response: Response | None) -> bytes:
-    headers = response.headers if response else {}
-    return "".join(f"{name}: {value}\r\n" for name, value in headers.items()).encode("latin-1", "replace")

@@ -100,13 +100,15 @@ class CheckpointFolders:
 class PlannedStep:
     """A step of an execution's plan: the pass that it is in, from 1, and its line in the pipeline's text.
 
-    Its title has the names of secrets in place of their values.
+    Its title has the names of secrets in place of their values. It `runs_script` where an action of the pipeline's
+    author does in pages.
     """
 
     key: str
     title: str
     pass_number: int = 1
     line: int | None = None
+    runs_script: bool = False
 
     @property
     def name(self) -> str:

@@ -210,7 +210,7 @@ def _fetch_links(
         fetched = chains.check(page, fetched, rows) if chains else fetched
         reporter.add_page(progress, page, fetched)
         for row in chains.add(page, fetched, rows) if chains else rows:
-            arrived = page.add_to(row) if isinstance(page, BrowserPage) else row
+            arrived = _add_visit(row, page)
             found = fetched
             if kept and task.files and name:
                 found, named = _name_file(task.files, kept, name.fill(row.values), fetched)
@@ -221,6 +221,15 @@ def _fetch_links(
             yield arrived
             del row, arrived
         del page, rows, fetched
+
+
+def _add_visit(row: Row, page: Page) -> Row:
+    """Return the row with the values of the visit's actions, and the position of a document in its ordinal."""
+    values = {**page.values, **page.scripted} if isinstance(page, BrowserPage) else {}
+    if not values and page.position is None:
+        return row
+    ordinal = row.ordinal if page.position is None else (*row.ordinal, page.position)
+    return Row({**row.values, **values}, ordinal, row.fetched, None, row.link_text, row.depth)
 
 
 def _keep_file(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import date
 from typing import Any, TypeVar
 
@@ -34,7 +34,7 @@ _AROUND_NAMES = re.compile(
     r"(?:^|[\s_-])(?:nav|navbar|navigation|menu|side-?bar|breadcrumbs?|footer|cookies?|consent|gdpr|banner|share|"
     r"sharing|sharebar|addthis|social|related|newsletter|subscribe|subscription|promos?|ads?|advert\w*|sponsor\w*|popup|"
     r"modal|comments?|disqus|recommend\w*|recirc\w*|masthead|pagination|pager|skip-?links?|tags|widgets?|outbrain|"
-    r"taboola|trending|most-read|more-stories|read-more|popular|byline|meta|credit|toolbar|signup|login|search|print|sr-only|visually-hidden|"
+    r"taboola|trending|most-read|more-stories|read-more|popular|authors?|bio|byline|meta|credit|toolbar|signup|login|search|print|sr-only|visually-hidden|"
     r"screen-reader\w*|copyright|disclaimer)(?:$|[\s_-])",
     re.IGNORECASE,
 )
@@ -42,6 +42,7 @@ _TEXT_PARTS = "main,article,[role=main],[itemprop=articleBody]"
 _WHOLE_PARTS = frozenset(("html", "body", "main", "article"))
 _LINKS = 0.7  # of the characters of a block, from which on it is a menu
 _NEARLY = 0.95  # of the prose
+_DECLARED = 0.2  # of the characters
 _BLOCKS = frozenset(("div", "main", "article", "section", "form"))
 _SHORT = 20  # characters, for which the share of links says nothing
 
@@ -134,6 +135,9 @@ def _prune(body: LexborNode, is_whole: bool) -> LexborNode:
         if size < total and (size < prose or 3 * _measure_prose(node) < prose):
             node.decompose()
     main = _find_main(body)
+    for node in main.css("a"):  # icons that styles draw, whose addresses would be their text
+        if not node.text(strip=True) and node.css_first("img,picture") is None:
+            node.decompose()
     for node in main.css("header"):
         if node.css_first("h1") is None:
             node.decompose()
@@ -145,15 +149,31 @@ def _prune(body: LexborNode, is_whole: bool) -> LexborNode:
 
 
 def _narrow(main: LexborNode) -> LexborNode:
-    """Return the innermost element with nearly all of the prose, and with the headline if there is one."""
-    least, headline = _NEARLY * _measure_prose(main), main.css_first("h1") is not None
-    while least:
-        blocks = (each for each in main.iter() if each.tag in _BLOCKS and _measure(each) >= least)
-        inner = next((each for each in blocks if _measure_prose(each) >= least), None)
-        if inner is None or (headline and inner.css_first("h1") is None):
+    """Return the innermost element with the text, and the headline if there is one, without what follows the text."""
+    headline, text = main.css_first("h1"), _find_text(main)
+    inner = text
+    while inner.mem_id != main.mem_id and inner.parent is not None:
+        if headline is None or inner.css_first("h1") is not None:
             break
-        main = inner
-    return main
+        while inner.next is not None:
+            inner.next.decompose()
+        inner = inner.parent
+    return inner
+
+
+def _find_text(main: LexborNode) -> LexborNode:
+    """Return the one element that says that it has the text, or the innermost with nearly all of the prose."""
+    prose, declared = _measure_prose(main), main.css("[itemprop=articleBody]")
+    if len(declared) == 1 and _measure(declared[0]) > _DECLARED * _measure(main):
+        return declared[0]
+    text = main
+    while 2 * prose > _measure(text):  # else the paragraphs are other elements
+        blocks = (each for each in text.iter() if each.tag in _BLOCKS and _measure(each) >= _NEARLY * prose)
+        inner = next((each for each in blocks if _measure_prose(each) >= _NEARLY * prose), None)
+        if inner is None:
+            break
+        text = inner
+    return text
 
 
 def _find_main(body: LexborNode) -> LexborNode:
@@ -162,7 +182,18 @@ def _find_main(body: LexborNode) -> LexborNode:
     most = max((size for size, _ in parts), default=0)
     if most <= 0.4 * sum(map(_measure, body.css("p,pre,li,td"))):
         return body
-    return next(node for size, node in reversed(parts) if size >= 0.8 * most)
+    main, *others = (node for size, node in parts if size >= 0.8 * most)
+    for node in others:  # those beside the first one are other articles
+        if any(each.mem_id == main.mem_id for each in _iter_parents(node)):
+            main = node
+    return main
+
+
+def _iter_parents(node: LexborNode) -> Iterator[LexborNode]:
+    parent = node.parent
+    while parent is not None:
+        yield parent
+        parent = parent.parent
 
 
 def _measure_prose(node: LexborNode) -> int:

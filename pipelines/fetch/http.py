@@ -172,7 +172,7 @@ class HttpFetcher:
             self._release(transfer)
             transfer.clear()
             if page:
-                pages.append((queue.complete(request, mark_blocked(page)), request.tag))
+                pages += ((each, request.tag) for each in queue.complete(request, [mark_blocked(page)]))
         return pages
 
     def _resend(self, transfer: Transfer, queue: RequestQueue[T]) -> bool:

@@ -28,7 +28,7 @@ class Page:
     the beginning of its `body`; with any other `error` the body is empty. `head` has the header lines of the answer,
     `received` the size of the body before decompression (0 without a request). `attempts` are the requests that its
     last address took, in `seconds` with redirects; 0 for a page of the cache. `forbidden`: robots.txt disallows the
-    page, so it was not requested.
+    page, so it was not requested. `position` numbers the documents of a visit that gives several.
     """
 
     requested_url: str
@@ -45,6 +45,7 @@ class Page:
     forbidden: bool = False
     attempts: int = field(default=0, compare=False)
     seconds: float = field(default=0.0, compare=False)
+    position: int | None = None
 
     @property
     def ok(self) -> bool:

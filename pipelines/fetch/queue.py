@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from itertools import count
 from typing import Generic, TypeVar
 
+from pipelines.fetch.documents import get_documents, put_documents
 from pipelines.fetch.fetcher import Describe, FetchOptions, PageCache
 from pipelines.fetch.page import Page, refresh_page
 from pipelines.fetch.requests import RequestDetails
@@ -168,28 +169,27 @@ class RequestQueue(Generic[T]):
         finished, self._finished = self._finished, []
         return finished
 
-    def complete(self, request: Request[T], page: Page, cacheable: bool = True) -> Page:
-        """End `request` with `page`; return the page for the caller, the old copy after a 304.
+    def complete(self, request: Request[T], pages: Sequence[Page], cacheable: bool = True) -> list[Page]:
+        """End `request` with its page, or the documents of its visit; return them, or the old copy after a 304.
 
-        Without `cacheable` the page is only part of the result, so no other request gets it.
+        Without `cacheable` they have more than a cache keeps, so no other request gets them.
         """
         self._release(request)
-        if page.status == 304 and request.stale:
-            page = request.prepend_redirects(refresh_page(request.stale, page))
+        if request.stale and pages[0].status == 304:
+            pages = [request.prepend_redirects(refresh_page(request.stale, pages[0]))]
         if cacheable and self._cache:
-            self._cache.put(page, request.variant)
-            if request.redirects:
-                for each in request.split_redirects(page):
-                    self._cache.put(each)
+            put_documents(self._cache, pages, request.variant)
+            for each in zip(*map(request.split_redirects, pages), strict=True):
+                put_documents(self._cache, each)
         if waiting := self._take_waiting(request):
-            first = request.addresses[request.shared - 1]
-            shared = replace(page, requested_url=first, redirects=page.redirects[request.shared - 1 :])
+            first, start = request.addresses[request.shared - 1], request.shared - 1
+            shared = [replace(page, requested_url=first, redirects=page.redirects[start:]) for page in pages]
             for each in waiting:
                 if cacheable:
                     self._finish(each, shared)
                 else:
                     self._schedule(each)
-        return request.restore_url(page)
+        return [request.restore_url(page) for page in pages]
 
     def redirect(self, request: Request[T], address: str, seconds: float, cookies: Cookies = ()) -> None:
         """Continue `request` at `address`; the redirect took so many seconds.
@@ -277,22 +277,28 @@ class RequestQueue(Generic[T]):
 
     def _finish_from_cache(self, request: Request[T], cache: PageCache) -> bool:
         """Return whether the cache has a fresh page; a stale one is revalidated by the request."""
-        page = cache.get(request.address, request.variant)
-        if page is None:
+        pages = get_documents(cache, request.address, request.variant)
+        if not pages:
             return False
-        if not cache.is_fresh(page):
-            request.stale = page if page.url == request.address else None  # validators belong to the final address
+        if not all(map(cache.is_fresh, pages)):
+            [page, *others] = pages
+            is_final = page.url == request.address and not others  # validators belong to the final address
+            request.stale = page if is_final else None
             return False
-        self._finish(request, page)
+        self._finish(request, pages)
         return True
 
-    def _finish(self, request: Request[T], page: Page) -> None:
-        """End `request` with a page that was fetched for its address by another one."""
-        page = request.prepend_redirects(replace(page, received=0, attempts=0, seconds=0.0) if page.attempts else page)
+    def _finish(self, request: Request[T], pages: Sequence[Page]) -> None:
+        """End `request` with what was fetched for its address by another one."""
+        pages = [
+            request.prepend_redirects(replace(page, received=0, attempts=0, seconds=0.0) if page.attempts else page)
+            for page in pages
+        ]
         if self._cache and request.redirects:
-            for each in (page, *request.split_redirects(page)[:-1]):
-                self._cache.put(each, request.variant)
-        self._finished.append((request.restore_url(page), request.tag))
+            put_documents(self._cache, pages, request.variant)
+            for each in [*zip(*map(request.split_redirects, pages), strict=True)][:-1]:
+                put_documents(self._cache, each, request.variant)
+        self._finished += [(request.restore_url(page), request.tag) for page in pages]
 
     def _take_waiting(self, request: Request[T]) -> list[Request[T]]:
         """Remove `request` from those in flight; return the requests that waited for it."""

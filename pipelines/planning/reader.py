@@ -241,6 +241,8 @@ def _find_misplaced_options(block: MappingNode, allowed: Iterable[str]) -> Itera
         name = _OPTIONS.get(normalize(str(key.value)))
         if name and normalize(name) not in known:
             message = f"{name} is set for the whole pipeline, in its key 'spindle'"
+            if name == "render":
+                message = "render is set on fetch, join and explore, or in the key 'spindle'; a visit always renders"
             yield locate_problem(key, "misplaced-option", message)
 
 

@@ -14,6 +14,7 @@ import pytest
 from cli.recording import get_archive, get_rows_file, record
 from cli.recording import test as run_test  # pytest collects functions named test
 from cli.trial import TrialOptions
+from tests.support.scripted_site import serve_scripted_site
 from tests.support.site import Site, serve_site
 
 PAGES: dict[str, str | int] = {
@@ -114,6 +115,28 @@ def test_a_sitemap_is_recorded_too(site: Site, tmp_path: Path) -> None:
     site.serve({})
     assert run_test(file, make_options(key=""), update=False) == 0
     assert not site.requests
+
+
+LISTING = Path(__file__).parents[2] / "examples/json-listing.yaml"
+
+
+def test_captured_answers_are_recorded_and_replayed_without_a_browser(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "listing.yaml"
+    file.write_text(LISTING.read_text())
+    with serve_scripted_site() as site:
+        options = TrialOptions({"SHOP": site.url}, False, 0, 30, None)
+        assert record(file, options) == 0
+        site.requests.clear()
+        monkeypatch.setenv("SPINDLE_CHROMIUM", "/nowhere")
+        assert run_test(file, TrialOptions({"SHOP": site.url}, False, 0, 30, None), update=False) == 0
+        # a trace that has changed, as by a secret that CI lacks, has the answers of the recorded visit
+        file.write_text(file.read_text().replace("items: 1000", "items: 999"))
+        assert run_test(file, TrialOptions({"SHOP": site.url}, False, 0, 30, None), update=False) == 0
+        assert not site.requests
+    rows = [json.loads(line) for line in get_rows_file(file).read_text().splitlines()]
+    assert [row["name"] for row in rows] == [f"item {number}" for number in range(1, 31)]
 
 
 def test_the_command_loads_neither_spark_nor_arrow(site: Site, tmp_path: Path) -> None:

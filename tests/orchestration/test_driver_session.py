@@ -258,6 +258,22 @@ def test_an_execution_that_was_cancelled_before_its_run_cancels_the_run(shop: Sh
     assert "PIPELINE_CANCELED" in [event.event_type_value for event in result.all_events]
 
 
+def test_what_the_operator_has_forbidden_since_the_acceptance_is_not_launched(shop: Shop, tmp_path: Path) -> None:
+    allowing = replace(shop, settings=shop.settings.replace(scripts=("*",)))
+    trace = "{action: evaluate, params: {script: '1', as: one}}"
+    shop.write_pipeline(f"fetch: {{url: 'http://a.test/', traces: [{trace}]}}\npipeline: []\n")
+    execution, launched = allowing.submit(), list[RunRequest]()
+
+    def note(spec: RunRequest) -> list[Message]:
+        launched.append(spec)
+        return []
+
+    assert not run(shop, execution, PlayedCompute(tmp_path, note)).success
+    failed = shop.reload(execution)
+    assert (failed.state, failed.error_code, launched) == ("FAILED", "pipeline-failed", [])
+    assert "SPINDLE_SCRIPTS" in (failed.error_message or "")
+
+
 @pytest.mark.long
 def test_a_run_whose_execution_was_deleted_ends_its_driver(shop: Shop, tmp_path: Path) -> None:
     execution = shop.submit()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from io import BytesIO
+from pathlib import Path
 
 import pytest
 
 from pipelines.page_cache.warc import ArchiveReading, read_archive
+from tests.support.scripted_site import serve_scripted_site
 from tests.support.service import Service
 from tests.support.site import Site
 
@@ -42,3 +44,25 @@ def test_a_changed_pipeline_has_the_pages_of_an_earlier_execution(service: Servi
     with service.client() as client:
         unknown = client.post(f"{job.path}/execute", json={"pagesOf": "nothing"})
     assert (unknown.status_code, unknown.json()["details"][0]["code"]) == (400, "unknown-execution")
+
+
+@pytest.mark.long
+def test_the_json_that_a_page_has_loaded_is_among_the_pages_of_an_execution(service: Service) -> None:
+    text = (Path(__file__).parents[2] / "examples/json-listing.yaml").read_text()
+    with serve_scripted_site() as site:
+        text = text.replace("${SHOP}", site.url)
+        job = service.make_job(text)
+        first = service.execute(job)
+        assert service.wait(job, first, seconds=120)["status"] == "COMPLETED"
+        site.requests.clear()
+        changed = service.make_job(text.replace("as: name", "as: title"))
+        second = service.execute(changed, {"pagesOf": first})
+        record = service.wait(changed, second, seconds=120)
+        assert (record["status"], site.requests) == ("COMPLETED", {})
+    dataset = service.get(changed.path)["outputDatasetId"]
+    query = {"sql": "SELECT count(DISTINCT title) AS titles FROM output"}
+    assert service.post(f"{changed.path}/datasets/{dataset}/query", query)["rows"] == [{"titles": 30}]
+    with service.client() as client:
+        content = client.get(f"{job.path}/executions/{first}/pages").content
+    pages = [page for _, page in read_archive(BytesIO(content), ArchiveReading(), 10_000) if page.status == 200]
+    assert sorted(page.url for page in pages) == [f"{site.url}/api/items?page={number}" for number in (1, 2, 3)]

@@ -39,6 +39,7 @@ from core.lifecycle.executions.allowances import find_allowance
 from core.lifecycle.executions.attempts import list_checkpoint_folders
 from core.lifecycle.executions.figures import list_past_figures
 from core.lifecycle.executions.outputs import load_targets
+from core.lifecycle.executions.permissions import check_permissions
 from core.lifecycle.executions.pod_options import apply_pods, find_pods
 from core.lifecycle.executions.tokens import execution_token
 from core.tables import Execution, Project
@@ -99,7 +100,11 @@ class DriverEnvironments:
 
 
 def load_launch_context(session: Session, settings: Settings, storage: Storage, execution: Execution) -> LaunchContext:
-    """Return what the database has about the launch of an attempt, besides the execution's own row."""
+    """Return what the database has about the launch of an attempt, besides the execution's own row.
+
+    Raises Conflict or BadInput for what the operator does not allow any more.
+    """
+    check_permissions(session, settings, execution)
     return LaunchContext(
         is_shared=is_shared(session),
         targets=load_targets(session, storage, execution),

@@ -13,7 +13,6 @@ from core.definitions.agents.package_locks import check_allowed, check_execution
 from core.definitions.agents.python_code import run_code
 from core.definitions.agents.validation import describe_problems
 from core.definitions.credentials.repository import CredentialRepository, freeze_environment, get_job_credential_ids
-from core.definitions.identity.organizations import get_organization
 from core.definitions.jobs.obstacles import DISABLED_AGENT, DISABLED_JOB, DISABLED_PROJECT, NO_AGENT, NO_PIPELINE
 from core.definitions.jobs.partitions import SEPARATOR, Partitions, make_partition_columns, read_partitions
 from core.definitions.jobs.repository import JobRepository
@@ -38,6 +37,7 @@ from core.lifecycle.executions.parameters import (
     select_positional,
 )
 from core.lifecycle.executions.paths import check_rejected_path, narrow_inputs, resolve_inputs
+from core.lifecycle.executions.permissions import NO_SCRIPTS, may_run_scripts
 from core.lifecycle.executions.pod_options import choose_pods
 from core.lifecycle.submission.given_rows import freeze_rows
 from core.lifecycle.submission.uploaded_plugins import freeze_plugins
@@ -229,8 +229,9 @@ def load_started(session: Session, execution_id: str) -> Execution:
 
 def list_steps(plan: Plan) -> list[PlannedStep]:
     """Return the plan's steps as an execution stores them: one for each step of its Dagster run, in order."""
+    script = plan.find_script()
     return [
-        PlannedStep(step.key, step.title, number, step.line)
+        PlannedStep(step.key, step.title, number, step.line, script is not None and step.key == script.key)
         for number, steps in enumerate(plan.iter_passes(), start=1)
         for step in steps
     ]
@@ -336,12 +337,9 @@ class _Planner:
 
     def _check_scripts(self, plan: Plan) -> None:
         """Raise PipelineError for a script in pages, where the operator does not let the organization run any."""
-        step, allowed = plan.find_script(), self.settings.plugins.scripts
-        if step is None or "*" in allowed:
-            return
-        if get_organization(self.session, self.execution.organization_id).slug not in allowed:
-            reason = "the action evaluate is for organizations that the operator lists in SPINDLE_SCRIPTS"
-            raise PipelineError([Problem(step.name, reason, step.line, code="script-not-allowed")])
+        organization_id = self.execution.organization_id
+        if (step := plan.find_script()) and not may_run_scripts(self.session, self.settings.plugins, organization_id):
+            raise PipelineError([Problem(step.name, NO_SCRIPTS, step.line, code="script-not-allowed")])
 
     def _check_names(self, names: Collection[str]) -> None:
         """Raise PipelineError for names that the pipeline lacks; the parameters of a schedule serve several jobs."""

@@ -23,6 +23,7 @@ from core.lifecycle.executions.events import record_state
 from core.lifecycle.executions.organization_limits import count_new
 from core.lifecycle.executions.outputs import OTHER_PARTITIONS, has_other_partitions
 from core.lifecycle.executions.paths import check_inputs, record_reads
+from core.lifecycle.executions.permissions import check_permissions
 from core.lifecycle.executions.repository import ExecutionRepository
 from core.lifecycle.executions.retries import FailureCode
 from core.lifecycle.executions.states import Trigger, get_next_state
@@ -105,8 +106,9 @@ def retry(session: Session, settings: Settings, request: RetryRequest) -> Execut
     attempts change nothing from here on, and the job's retries count from zero. One that is queued waits for a slot in
     the order in which the executions were accepted.
 
-    Raises NotFound, Conflict when it has not failed, cannot be executed any more or reads a version that was removed,
-    BadInput for a credential that was deleted, TooMany at the project's limit of executions, or with a full queue.
+    Raises NotFound, Conflict when it has not failed, cannot be executed any more, has what the operator has forbidden
+    since, or reads a version that was removed, BadInput for a credential that was deleted, TooMany at the project's
+    limit of executions, or with a full queue.
     """
     organization_id, project_id = request.organization_id, request.project_id
     execution = ExecutionRepository(session, organization_id).get(project_id, request.job_id, request.execution_id)
@@ -128,6 +130,7 @@ def retry(session: Session, settings: Settings, request: RetryRequest) -> Execut
         raise Conflict(DISABLED_JOB, code="disabled")
     if has_other_partitions(session, execution):
         raise Conflict(f"{OTHER_PARTITIONS} Execute the job.", code="not-retryable")
+    check_permissions(session, settings, execution)
     check_inputs(session, execution)
     check_rows_kept(settings, execution)
     check_partition_free(session, execution)

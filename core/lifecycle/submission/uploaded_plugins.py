@@ -8,6 +8,7 @@ from core.definitions.plugins.scope import OrganizationPlugins
 from core.definitions.plugins.service import has_consent
 from core.errors import Conflict
 from core.infra.settings import Settings
+from core.lifecycle.executions.permissions import NO_PLUGINS
 from core.tables.executions import FrozenPlugin
 from pipelines.planning.plan import Plan
 
@@ -24,7 +25,7 @@ def freeze_plugins(
         f"Line {step.line}: the {part.kind} {part.name} is of the uploaded plugin {plugins.builds[part].plugin_id}"
     )
     if not has_consent(session, settings.plugins, [organization_id]):
-        sentence = f"{subject}, and the operator does not allow that for this organization (SPINDLE_PLUGIN_STAGES)."
+        sentence = f"{subject}, and {NO_PLUGINS}."
         raise Conflict(sentence, code="no-consent", path=f"line {step.line}")
     if settings.drivers.compute == "kubernetes":
         sentence = f"{subject}, which drivers in pods do not have. Build the plugin into their image."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime
 from urllib.parse import quote
 
@@ -55,10 +56,10 @@ class DictCache:
     """A page cache in memory, without expiry."""
 
     def __init__(self) -> None:
-        self.pages: dict[str, Page] = {}
+        self.pages: dict[tuple[str, str], Page] = {}
 
     def get(self, url: str, variant: str = "") -> Page | None:
-        return self.pages.get(url)
+        return self.pages.get((url, variant))
 
     def refuse(self, url: str) -> str | None:
         return None
@@ -68,7 +69,7 @@ class DictCache:
 
     def put(self, page: Page, variant: str = "") -> None:
         if page.error is None and page.status not in TEMPORARY_STATUSES:
-            self.pages[page.requested_url] = page
+            self.pages[page.requested_url, variant] = page
 
     def tick(self) -> None: ...
 
@@ -83,7 +84,8 @@ def queue_of(urls: list[str], options: FetchOptions | None = None) -> RequestQue
 
 
 def complete(queue: RequestQueue[str], request: Request[str], answer: Page) -> Page:
-    return queue.complete(request, request.prepend_redirects(answer))
+    [completed] = queue.complete(request, [request.prepend_redirects(answer)])
+    return completed
 
 
 def test_a_permit_is_for_a_request_that_starts_at_once() -> None:
@@ -214,10 +216,42 @@ def test_a_request_with_cookies_shares_no_page() -> None:
 def test_part_of_a_result_is_not_shared() -> None:
     queue = queue_of([HOME, HOME])
     [first] = queue.start(16)
-    queue.complete(first, page(HOME), cacheable=False)
+    queue.complete(first, [page(HOME)], cacheable=False)
     assert queue.take_finished() == []
     [second] = queue.start(16)
     assert second.address == HOME
+
+
+def test_the_documents_of_a_visit_are_cached_and_shared_together() -> None:
+    options, cache = FetchOptions(), DictCache()
+
+    def begin(*urls: str) -> RequestQueue[str]:
+        return RequestQueue(((url, url) for url in urls), options, LocalHostThrottle(options), cache)
+
+    documents = [replace(page(HOME, body=text), url=f"{ONE}/{text.decode()}") for text in (b"a", b"b", b"c")]
+    queue = begin(HOME, HOME)
+    [first] = queue.start(16)
+    assert queue.complete(first, documents) == documents
+    assert [each.body for each, _ in queue.take_finished()] == [b"a", b"b", b"c"]
+    later = begin(HOME)
+    assert list(later.start(16)) == []
+    assert [(each.body, each.position) for each, _ in later.take_finished()] == [(b"a", 1), (b"b", 2), (b"c", 3)]
+    # one of another visit, or a lost one: the visit is not there as a whole
+    [last] = [key for key in cache.pages if key[1].endswith("3")]
+    cache.pages[last] = replace(cache.pages[last], fetched_at=datetime.now(UTC))
+    assert [*begin(HOME).start(16)]
+    del cache.pages[last]
+    assert [*begin(HOME).start(16)]
+
+
+@pytest.mark.parametrize("text", ["9" * 5000, "0", "-3", "many", ""])
+def test_a_site_that_sends_the_header_of_documents_harms_its_page_alone(text: str) -> None:
+    options, cache = FetchOptions(), DictCache()
+    cache.put(replace(page(HOME), head=f"Spindle-Documents: {text}\r\n".encode()))
+    queue = RequestQueue([(HOME, None), (f"{TWO}/", None)], options, LocalHostThrottle(options), cache)
+    started = [request.address for request in queue.start(16)]
+    assert f"{TWO}/" in started
+    assert len(started) + len(queue.take_finished()) == 2
 
 
 @pytest.mark.parametrize("forbidden", [False, True])

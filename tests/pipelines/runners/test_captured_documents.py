@@ -31,6 +31,20 @@ def test_the_rows_of_a_listing_are_those_of_its_json(runners: Runners) -> None:
     assert sum((outcome.stored or {}).values()) == 30
 
 
+@pytest.mark.long
+def test_captured_documents_come_out_of_the_page_cache_together(runners: Runners, tmp_path: Path) -> None:
+    with serve_scripted_site() as site:
+        runners.pages = str(tmp_path)
+        plan = runners.plan(f"spindle: {{cache: 3600}}\n{EXAMPLE.read_text()}", SHOP=site.url)
+        first = runners.run_locally(plan)
+        site.requests.clear()
+        later = runners.run_locally(plan), runners.run_on_spark(plan)
+        assert not site.requests
+    assert sum((first.stored or {}).values()) == 30
+    for each in later:
+        assert (each.stored, each.is_ordered, each.ordered) == (first.stored, first.is_ordered, first.ordered)
+
+
 @pytest.mark.parametrize(
     ("stage", "code"),
     [

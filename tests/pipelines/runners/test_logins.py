@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +17,7 @@ from cli.recorded_pages import RecordedPages
 from cli.recording import get_archive, record
 from cli.recording import test as run_test
 from cli.trial import TrialOptions, try_file
-from pipelines.browser.model import BrowserOptions
+from pipelines.browser.model import BrowserOptions, NoBrowser
 from pipelines.errors import RunError
 from pipelines.fetch.failures import FailureReason, find_reason
 from pipelines.login import LOGIN_VARIABLE, Login, add_signs
@@ -110,6 +113,43 @@ def test_a_browser_keeps_what_a_login_has_left(club: ScriptedSite) -> None:
     state = record_state(BrowserOptions().find_executable(), f"{club.url}/enter", lambda: None, headless=True)
     [line] = Login.from_json(add_signs(state, None, "/login")).cookies
     assert line.endswith(f"\tsid\t{club.session}")
+
+
+@pytest.fixture
+def display(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A display for windows: that of the machine, or one of Xvfb."""
+    if os.environ.get("DISPLAY"):
+        yield
+    elif server := shutil.which("Xvfb"):
+        reading, writing = os.pipe()
+        flags = ["-displayfd", str(writing), "-screen", "0", "1280x900x24"]
+        with subprocess.Popen([server, *flags], pass_fds=[writing], stderr=subprocess.DEVNULL) as running:
+            os.close(writing)
+            with os.fdopen(reading) as number:
+                monkeypatch.setenv("DISPLAY", f":{number.readline().strip()}")
+                yield
+            running.terminate()
+    else:
+        pytest.skip("there is no display, and no Xvfb to make one (apt-get install xvfb)")
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("display")
+def test_a_login_is_recorded_in_a_window(club: ScriptedSite) -> None:
+    try:
+        path = BrowserOptions().find_executable(shows_windows=True)
+    except NoBrowser as error:
+        pytest.skip(str(error))
+    assert "headless" not in path
+    login = Login.from_json(read_login(f"{club.url}/enter", None, (None, None), lambda: None))
+    assert login.cookies[0].endswith(f"\tsid\t{club.session}")
+
+
+def test_a_browser_without_windows_records_no_login(club: ScriptedSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.setenv("SPINDLE_CHROMIUM", "/usr/bin/chromium-headless-shell")
+    with pytest.raises(ClientError, match="shows no windows"):
+        read_login(club.url, None, (None, None), lambda: None)
 
 
 def test_without_a_display_a_state_file_is_asked_for(
