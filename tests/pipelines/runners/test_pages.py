@@ -330,7 +330,7 @@ def test_xml_that_is_not_well_formed_is_repaired_and_named(runners: Runners, sit
     base = site.serve(XML_PAGES, dict.fromkeys(XML_PAGES, "application/rss+xml"))
     plan = runners.plan(
         f"""
-fetch: {{url: [{", ".join(f"{base}{path}" for path in PAGES)}]}}
+fetch: {{url: [{", ".join(f"{base}{path}" for path in XML_PAGES)}]}}
 pipeline:
 - {{stage: extract, args: [{{selector: title, as: title}}, {{selector: link, method: href, as: url}}]}}
 spindle: {{keepColumns: [_error], maxFailureRatio: 1}}
