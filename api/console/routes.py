@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from http import HTTPStatus
 from typing import Annotated, Any
 
-from fastapi import Depends, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 
 from api.console.rendering import render
 from api.kit.auth import CONSOLE_HEADER, KeyRoute
@@ -44,3 +44,8 @@ class ConsolePage(Page):
 
 
 ConsolePageOf = Annotated[ConsolePage, Depends()]
+
+
+def open_router() -> APIRouter:
+    """Return a router for pages under `/console`."""
+    return APIRouter(prefix="/console", route_class=ConsoleRoute, include_in_schema=False)

@@ -10,7 +10,7 @@ from fastapi import APIRouter, FastAPI, Form, Request
 from fastapi.responses import JSONResponse, RedirectResponse, Response
 from fastapi.staticfiles import StaticFiles
 
-from api.console import pages
+from api.console import agents, datasets, pages, schedules
 from api.console.rendering import render
 from api.kit.auth import SESSION_COOKIE, extract_session
 from api.kit.services import Services, ServicesOf
@@ -36,7 +36,8 @@ class _Files(StaticFiles):
 def install(app: FastAPI) -> None:
     """Add the console's pages, and `/`, which leads people there."""
     app.include_router(router)
-    app.include_router(pages.router)
+    for each in (pages, agents, datasets, schedules):
+        app.include_router(each.router)
     app.mount(f"{HOME}/static", _Files(packages=[("api.console", "static")]))
 
 
