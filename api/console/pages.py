@@ -20,6 +20,7 @@ from api.console.rendering import (
 )
 from api.console.routes import ConsolePageOf, open_router
 from api.console.rows import Rows, load_rows
+from api.console.shared_pages import LiveRoute
 from api.executions import endpoints as executions
 from api.executions.links import LinksOf
 from api.executions.schemas import Attempt, ExecutionRecord, Level
@@ -48,6 +49,7 @@ MOST_LIVE, MOST_FAILED, NEXT_TICKS, PLOTTED = 50, 20, 8, 30
 PREVIEWED, MOST_FAILURES, LOG_LINES = 20, 100, 500
 
 router = open_router()
+live_router = open_router(LiveRoute)
 
 
 @router.get("")
@@ -154,7 +156,7 @@ def _build_plots(
     )
 
 
-@router.get("/projects/{projectId}/jobs/{jobId}/executions/{executionId}")
+@live_router.get("/projects/{projectId}/jobs/{jobId}/executions/{executionId}")
 def show_execution(
     request: Request,
     response: Response,

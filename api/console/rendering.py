@@ -43,6 +43,7 @@ def render(request: Request, template: str, status: int = 200, **values: Any) ->
         **values,
         caller=caller,
         path=request.url.path,
+        shared="X-Spindle-Event" in request.headers,
         api=f"{root}/{settings.api.service_segment}/api",
         cloud=f"{root}/{settings.api.service_segment}/cloud",
         docs=f"{root}/docs",

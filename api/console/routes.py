@@ -46,6 +46,6 @@ class ConsolePage(Page):
 ConsolePageOf = Annotated[ConsolePage, Depends()]
 
 
-def open_router() -> APIRouter:
+def open_router(route: type[ConsoleRoute] = ConsoleRoute) -> APIRouter:
     """Return a router for pages under `/console`."""
-    return APIRouter(prefix="/console", route_class=ConsoleRoute, include_in_schema=False)
+    return APIRouter(prefix="/console", route_class=route, include_in_schema=False)

@@ -38,6 +38,7 @@ def install(app: FastAPI) -> None:
     app.include_router(router)
     for each in (pages, agents, datasets, schedules):
         app.include_router(each.router)
+    app.include_router(pages.live_router)
     app.mount(f"{HOME}/static", _Files(packages=[("api.console", "static")]))
 
 
