@@ -271,7 +271,9 @@ def store_executions(spindle: Instance, count: int = STORED_EXECUTIONS, jobs: Se
     ended: Mapping[str, Any] = {"state": "COMPLETED", "task_id": None, "completed_at": datetime.now(UTC)}
     for start in range(0, count, BATCH):
         with spindle.database.write() as session:
-            homed = (dict(zip(names, homes[n % len(homes)], strict=True)) for n in range(start, min(start + BATCH, count)))
+            homed = (
+                dict(zip(names, homes[n % len(homes)], strict=True)) for n in range(start, min(start + BATCH, count))
+            )
             session.execute(insert(Execution), [{**columns, **ended, **home, "id": new_id()} for home in homed])
 
 

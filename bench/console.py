@@ -14,7 +14,7 @@ from statistics import median
 import httpx
 import psutil
 
-from bench.api import Instance, Target, run_instance, store_executions
+from bench.api import IDLE_SECONDS, Instance, Target, run_instance, store_executions
 from bench.service import describe_machine
 from core.definitions.identity.api_keys import create_key
 from core.tables import Execution, Project
@@ -24,7 +24,7 @@ SECONDS = float(sys.argv[2]) if len(sys.argv) > 2 else 30
 KEYS = 20
 WARM_UP_SECONDS = 5
 REPORT_SECONDS, REFRESH_SECONDS = 1.0, 3.0
-REPEATS, FEW = 30, 100
+REPEATS, FEW = 60, 100
 COLUMN = {"selector": ".price", "column": "price", "pages": 100, "empty": 3, "unfit": 0}
 
 
@@ -48,21 +48,27 @@ def sign_in(client: httpx.Client, key: str) -> str:
     return answer.headers["Set-Cookie"].partition(";")[0]
 
 
+def begin(spindle: Instance, target: Target, keys: list[str], job: str) -> tuple[list[str], str]:
+    """Return the cookies of sessions of the keys, and the id of an execution."""
+    with httpx.Client(base_url=spindle.url, timeout=60) as client:
+        started = client.post(f"{job}/execute", json={}, headers={"X-API-Key": target.key}).raise_for_status()
+        return [sign_in(client, key) for key in keys], started.json()["executionId"]
+
+
 async def watch(spindle: Instance, target: Target) -> None:
     with spindle.database.write() as session:
         owner = session.get_one(Project, target.project_id).organization_id
         keys = [create_key(session, owner, "viewer")[1] for _ in range(KEYS)]
-    with httpx.Client(base_url=spindle.url, timeout=60) as client:
-        cookies = [sign_in(client, key) for key in keys]
-        job = f"{target.path}/jobs/{target.job_id}"
-        started = client.post(f"{job}/execute", json={}, headers={"X-API-Key": target.key}).raise_for_status()
-        execution = started.json()["executionId"]
-    limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
+    job = f"{target.path}/jobs/{target.job_id}"
+    cookies, execution = begin(spindle, target, keys, job)
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=IDLE_SECONDS)
     async with httpx.AsyncClient(base_url=spindle.url, timeout=60, limits=limits) as browser:
         counts = {"events": 0, "pages": 0, "bytes": 0}
         page = f"/console{job.removeprefix('/api/svc/api').replace('/id/', '/')}/executions/{execution}"
         viewers = [
-            asyncio.create_task(follow(browser, cookies[n % KEYS], f"{job}/executions/{execution}/events", page, counts))
+            asyncio.create_task(
+                follow(browser, cookies[n % KEYS], f"{job}/executions/{execution}/events", page, counts)
+            )
             for n in range(VIEWERS)
         ]
         reporter = asyncio.create_task(report(browser, target, job, execution))
@@ -78,8 +84,8 @@ async def watch(spindle: Instance, target: Target) -> None:
     if failed:
         raise SystemExit(f"{len(failed)} viewers were refused: {failed[0].exception()}")
     print(
-        f"{VIEWERS} viewers of one execution: {cores:.2f} of a core; {counts['events'] / SECONDS:.0f} events and "
-        f"{counts['pages'] / SECONDS:.0f} pages a second, {counts['bytes'] / max(counts['pages'], 1) / 1000:.1f} kB each",
+        f"{VIEWERS} viewers of one execution: {cores:.2f} of a core; {counts['events'] / SECONDS:.0f} events a second, "
+        f"{counts['pages'] / SECONDS:.0f} pages of {counts['bytes'] / max(counts['pages'], 1) / 1000:.1f} kB",
         flush=True,
     )
 
@@ -97,7 +103,7 @@ async def follow(browser: httpx.AsyncClient, cookie: str, events: str, page: str
         counts["bytes"] += len(answer.content)
 
     headers = {"Cookie": cookie, "X-Spindle-Console": "1"}
-    async with browser.stream("GET", events, headers=headers) as stream:
+    async with browser.stream("GET", events, headers=headers) as stream, asyncio.TaskGroup() as refreshes:
         stream.raise_for_status()
         async for line in stream.aiter_lines():
             if line.startswith("id: "):
@@ -105,7 +111,7 @@ async def follow(browser: httpx.AsyncClient, cookie: str, events: str, page: str
             elif line.startswith("data: "):
                 counts["events"] += 1
                 if pending is None or pending.done():
-                    pending = asyncio.create_task(refresh(REFRESH_SECONDS))
+                    pending = refreshes.create_task(refresh(REFRESH_SECONDS))
 
 
 async def report(browser: httpx.AsyncClient, target: Target, job: str, execution: str) -> None:
@@ -113,7 +119,14 @@ async def report(browser: httpx.AsyncClient, target: Target, job: str, execution
     while True:
         pages += 100
         stages = [
-            {"key": f"s0{n}", "title": "extract", "state": "RUNNING", "rows": pages, "pages": pages, "selectors": [COLUMN]}
+            {
+                "key": f"s0{n}",
+                "title": "extract",
+                "state": "RUNNING",
+                "rows": pages,
+                "pages": pages,
+                "selectors": [COLUMN],
+            }
             for n in range(5)
         ]
         body = {"executionId": execution, "status": "RUNNING", "additionalMetrics": {"progress": {"stages": stages}}}
@@ -125,7 +138,9 @@ async def report(browser: httpx.AsyncClient, target: Target, job: str, execution
 def compare_lengths(spindle: Instance, target: Target) -> None:
     """Print the size and the CPU of pages over few executions and over many of the same jobs."""
     with spindle.database.read() as session:
-        newest = session.query(Execution).filter_by(job_id=target.job_id).order_by(Execution.id.desc()).limit(1).one().id
+        newest = (
+            session.query(Execution).filter_by(job_id=target.job_id).order_by(Execution.id.desc()).limit(1).one().id
+        )
     project = f"/console/projects/{target.project_id}"
     job = f"{project}/jobs/{target.job_id}"
     paths = {"home": "/console", "project": project, "job": job, "execution": f"{job}/executions/{newest}"}
@@ -136,8 +151,8 @@ def compare_lengths(spindle: Instance, target: Target) -> None:
     for name, (cpu, wall, size) in few.items():
         ratio = many[name][0] / cpu
         print(
-            f"{name}: {size / 1000:.1f} kB in {1000 * wall:.0f} ms, {1000 * cpu:.1f} ms of CPU; over 100,000 executions "
-            f"{1000 * many[name][0]:.1f} ms, {ratio:.2f} of that over {FEW}",
+            f"{name}: {size / 1000:.1f} kB in {1000 * wall:.0f} ms, {1000 * cpu:.1f} ms of CPU; over 100,000 "
+            f"executions {1000 * many[name][0]:.1f} ms, {ratio:.2f} of that over {FEW}",
             flush=True,
         )
 
@@ -149,14 +164,14 @@ def measure_pages(spindle: Instance, target: Target, paths: dict[str, str]) -> d
         headers = {"Cookie": sign_in(client, target.key)}
         for name, path in paths.items():
             client.get(path, headers=headers).raise_for_status()
-            seconds = list[float]()
+            seconds, size = list[float](), 0
             before = read_cpu_seconds(spindle)
             for _ in range(REPEATS):
                 began = time.perf_counter()
-                answer = client.get(path, headers=headers)
+                size = len(client.get(path, headers=headers).content)
                 seconds.append(time.perf_counter() - began)
             cpu = (read_cpu_seconds(spindle) - before) / REPEATS
-            measured[name] = cpu, median(seconds), len(answer.content)
+            measured[name] = cpu, median(seconds), size
     return measured
 
 

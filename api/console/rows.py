@@ -59,7 +59,8 @@ class Selection:
             case "=" | "<>" | "<" | ">":
                 typed = value if type_.startswith("varchar") else f"CAST({value} AS {type_})"
                 return f"{column} {self.comparison} {typed}"
-        raise BadInput("This comparison is unknown.", path="comparison")
+            case _:
+                raise BadInput("This comparison is unknown.", path="comparison")
 
 
 def _find_type(columns: Mapping[str, str], name: str) -> str:

@@ -52,7 +52,8 @@ _READS = SharedReads[_Texts](POLL_SECONDS)
 class EventStream(Response):
     """Sends the events that `read` returns after the last one, until a batch is marked as the end.
 
-    Streams of the caller's organization with an equal `topic` read the same. `check` raises Unauthorized once the caller's key is no longer valid.
+    Streams of the caller's organization with an equal `topic` read the same. `check` raises Unauthorized once the
+    caller's key is no longer valid.
     """
 
     media_type = "text/event-stream"

@@ -98,6 +98,9 @@ def test_a_click_on_the_page_writes_the_pipeline(
     page.mouse.move(box["x"] + 100, box["y"] + 6 + 21.6 * (line + 0.5))
     expect(frame.locator(".price[spindle-mark=found]")).to_have_count(2)
     walk.look("trial")
+    page.set_viewport_size({"width": 360, "height": 740})
+    walk.look("trial_phone")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
     page.get_by_label("Name", exact=True).fill("clicked")
     page.get_by_role("button", name="Save and run for 20 rows").click()
     page.wait_for_url("**/executions/*")
@@ -249,6 +252,9 @@ def test_rows_are_filtered_compared_and_restored(server: Server, workers: Api, o
     page.get_by_role("button", name="Restore").click()
     expect(page.get_by_text("(rows of 1)")).to_be_visible()
     walk.look("versions")
+    page.set_viewport_size({"width": 360, "height": 740})
+    walk.look("versions_phone")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
 def test_proven_selectors_are_accepted_and_refused(

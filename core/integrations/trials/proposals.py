@@ -14,6 +14,8 @@ from pipelines.planning.draft import add_selector, find_selectors, replace_selec
 
 MAX_PROPOSALS = 6
 MAX_TEXTS = 3
+LABEL = ":containsOwn("
+"""By a text beside the element, which may be that of one row alone: proposed after the others."""
 _TEXT_LENGTH = 120
 
 
@@ -38,7 +40,7 @@ def propose_selectors(request: ProposalRequest) -> ProposalAnswer:
         is_better = means not in best or (-rating, len(selector)) < (-best[means][0], len(best[means][1]))
         if element.key in means and is_better:
             best[means] = rating, selector, found
-    ordered = sorted(best.values(), key=lambda each: (-each[0], len(each[2]), len(each[1])))
+    ordered = sorted(best.values(), key=lambda each: (LABEL in each[1], -each[0], len(each[2]), len(each[1])))
     return ProposalAnswer(
         proposals=[
             ProposedSelector(

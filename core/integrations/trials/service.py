@@ -60,12 +60,12 @@ def try_pipeline(database: Database, settings: Settings, caller: Identity, optio
         own_endpoints=settings.own_endpoints,
         user_agent=build_user_agent(settings.fetch.contact),
     )
-    return _ask(settings.data, request, TrialAnswer)
+    return ask_process(settings.data, request, TrialAnswer)
 
 
 def propose_selectors(settings: Settings, request: ProposalRequest) -> ProposalAnswer:
     """Return selectors for an element of a page that was shown; raise BadInput for an element that is not there."""
-    answer = _ask(settings.data, request, ProposalAnswer)
+    answer = ask_process(settings.data, request, ProposalAnswer)
     if answer.problem is not None:
         raise BadInput(answer.problem, path="element")
     return answer
@@ -77,7 +77,8 @@ def _refuse_problems(verdict: PipelineVerdict) -> None:
         raise BadInput(f"The pipeline has a problem: {verdict.problems[0]}", details)
 
 
-def _ask(data: Path, request: BaseModel, kind: type[Answer]) -> Answer:
+def ask_process(data: Path, request: BaseModel, kind: type[Answer]) -> Answer:
+    """Return what a process answers to a request; raise BadInput when it exceeds its limits of time or memory."""
     folder = data.resolve() / "trials"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     with tempfile.TemporaryDirectory(dir=folder, ignore_cleanup_errors=True) as scratch:
