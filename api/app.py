@@ -11,6 +11,7 @@ from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 
 from api.agents import endpoints as agents
+from api.agents import trials
 from api.backfills import endpoints as backfills
 from api.categories import endpoints as categories
 from api.console import sign_in as console
@@ -120,7 +121,7 @@ def _include_service(app: FastAPI, prefix: str) -> None:
         _include_twice(app, router, by_id, undocumented=short)
     _include_python_extensions(app, prefix)
     routers = [
-        *(categories.router, agents.router, pools.router, catalog.router, tasks.administration),
+        *(categories.router, agents.router, trials.router, pools.router, catalog.router, tasks.administration),
         *(
             sql.task_router,
             sql.router,

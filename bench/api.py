@@ -257,17 +257,23 @@ async def call_execute(spindle: Instance, seconds: int) -> list[float]:
         return list(await asyncio.gather(*calls))
 
 
-def store_executions(spindle: Instance) -> None:
-    """Store completed copies of the newest execution under all jobs."""
+def store_executions(spindle: Instance, count: int = STORED_EXECUTIONS, jobs: Sequence[str] = ()) -> None:
+    """Store completed copies of the newest execution under all jobs, or under some."""
     with spindle.database.read() as session:
         model = session.query(Execution).order_by(Execution.id.desc()).limit(1).one()
         columns = {column.key: getattr(model, column.key) for column in Execution.__table__.columns}
-        homes = [(job.organization_id, job.project_id, job.id) for job in session.query(Job).limit(300)]
+        homes = [
+            (job.organization_id, job.project_id, job.id)
+            for job in session.query(Job).limit(300)
+            if not jobs or job.id in jobs
+        ]
     names = ("organization_id", "project_id", "job_id")
     ended: Mapping[str, Any] = {"state": "COMPLETED", "task_id": None, "completed_at": datetime.now(UTC)}
-    for start in range(0, STORED_EXECUTIONS, BATCH):
+    for start in range(0, count, BATCH):
         with spindle.database.write() as session:
-            homed = (dict(zip(names, homes[n % len(homes)], strict=True)) for n in range(start, start + BATCH))
+            homed = (
+                dict(zip(names, homes[n % len(homes)], strict=True)) for n in range(start, min(start + BATCH, count))
+            )
             session.execute(insert(Execution), [{**columns, **ended, **home, "id": new_id()} for home in homed])
 
 

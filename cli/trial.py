@@ -17,7 +17,6 @@ from typing import Any
 from rich.cells import set_cell_size
 from rich.console import Console
 
-from cli.draft import DraftSelector, find_selectors, replace_selector, write_draft
 from cli.fetching import read_crawl_options
 from cli.terminal import OWN_NETWORKS, escape_text, find_inputs, format_count, read_transforms
 from pipelines.engine.frontier import describe_bounded
@@ -34,6 +33,7 @@ from pipelines.language.json_values import PREVIEW_LENGTH, to_json
 from pipelines.language.names import truncate
 from pipelines.pipeline import Pipeline
 from pipelines.planning.check import REJECTED_COLUMNS
+from pipelines.planning.draft import DraftSelector, find_selectors, replace_selector, write_draft
 from pipelines.stages.extract import Extract
 from pipelines.trial import Trial, TrialPages
 

@@ -127,6 +127,7 @@ CODES = {  # with their meanings; the OpenAPI description lists them
     "types-changed": "The columns of an upload have other types than in the dataset's current version.",
     "trainer-unset": "There is no local trainer: set SPINDLE_TRAINER.",
     "training-limit": "The organization has its maximum number of trainings. Retry after `Retry-After` seconds.",
+    "trial-failed": "The trial of a pipeline took more time or memory than it may.",
     "training-cancelled": "The training was cancelled.",
     "training-failed": "The training has failed; its log has more.",
     "training-lost": "The process of a local training has ended without a result.",

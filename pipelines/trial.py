@@ -98,6 +98,10 @@ class TrialPages:
     def tick(self) -> None:
         pass
 
+    def list_pages(self) -> list[Page]:
+        """Return the pages that were fetched, in their order."""
+        return [*self._pages.values()]
+
 
 class TrialEngine(Engine[Rows]):
     """Yields the rows of a plan's `steps` as their pages arrive; later steps pull the rows that they need."""

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
-from fastapi.responses import HTMLResponse, StreamingResponse
+from fastapi import Query, Request, Response
+from fastapi.responses import HTMLResponse
 
-from api.agents import endpoints as agents
 from api.console.plots import Plot, build_plot
 from api.console.rendering import (
     count_failures,
@@ -19,25 +18,22 @@ from api.console.rendering import (
     format_seconds,
     render,
 )
-from api.console.routes import PAGE_LENGTH, ConsolePageOf, ConsoleRoute
+from api.console.routes import ConsolePageOf, open_router
 from api.console.rows import Rows, load_rows
-from api.datasets import endpoints as datasets
+from api.console.shared_pages import LiveRoute
 from api.executions import endpoints as executions
 from api.executions.links import LinksOf
 from api.executions.schemas import Attempt, ExecutionRecord, Level
 from api.jobs import endpoints as jobs
 from api.jobs.schemas import JobRecord
-from api.kit.auth import DatasetReader, Reader
+from api.kit.auth import Reader
 from api.kit.pagination import Page
-from api.kit.schemas import AgentId, DatasetId, ExecutionId, JobId, ProjectId
+from api.kit.schemas import ExecutionId, JobId, ProjectId
 from api.kit.services import Services, ServicesOf
 from api.metrics import endpoints as metrics
 from api.metrics.schemas import execution_costs
 from api.projects import endpoints as projects
 from api.schedules import endpoints as schedules
-from core.data.datasets.repository import DatasetFilter
-from core.definitions.agents.models import EXAMPLE
-from core.definitions.agents.service import find_category
 from core.definitions.identity.api_keys import Identity
 from core.definitions.identity.service import get_own_organization
 from core.definitions.schedules.service import list_next
@@ -52,7 +48,8 @@ RECENT = timedelta(hours=24)
 MOST_LIVE, MOST_FAILED, NEXT_TICKS, PLOTTED = 50, 20, 8, 30
 PREVIEWED, MOST_FAILURES, LOG_LINES = 20, 100, 500
 
-router = APIRouter(prefix="/console", route_class=ConsoleRoute, include_in_schema=False)
+router = open_router()
+live_router = open_router(LiveRoute)
 
 
 @router.get("")
@@ -159,7 +156,7 @@ def _build_plots(
     )
 
 
-@router.get("/projects/{projectId}/jobs/{jobId}/executions/{executionId}")
+@live_router.get("/projects/{projectId}/jobs/{jobId}/executions/{executionId}")
 def show_execution(
     request: Request,
     response: Response,
@@ -203,75 +200,3 @@ def _load_preview(services: Services, caller: Identity, execution: ExecutionReco
     if execution.dataset_id is None or not caller.may("datasets:read"):
         return None
     return load_rows(services, caller, execution.dataset_id, execution_id=execution.execution_id, limit=PREVIEWED)
-
-
-@router.get("/agents")
-def show_agents(request: Request, caller: Reader, services: ServicesOf, page: ConsolePageOf) -> HTMLResponse:
-    with services.database.read() as session:
-        listed = agents.list_agents(caller, session, page)
-    return render(request, "agents.html", agents=listed, following=page.following)
-
-
-@router.get("/agents/new")
-def show_new_agent(request: Request, _caller: Reader) -> HTMLResponse:
-    return render(request, "agent.html", agent=None, etag=None, text=EXAMPLE)
-
-
-@router.get("/agents/{agentId}")
-def show_agent(
-    request: Request, response: Response, agent_id: AgentId, caller: Reader, services: ServicesOf
-) -> HTMLResponse:
-    with services.database.read() as session:
-        category_id = find_category(session, caller, agent_id)
-        agent = agents.read_agent(category_id, agent_id, caller, session, response)
-    return render(request, "agent.html", agent=agent, etag=response.headers["ETag"], text=agent.pipeline_yaml)
-
-
-@router.get("/datasets")
-def show_datasets(request: Request, caller: DatasetReader, services: ServicesOf, page: ConsolePageOf) -> HTMLResponse:
-    with services.database.read() as session:
-        listed = datasets.list_datasets(caller, services, session, page, DatasetFilter())
-    return render(request, "datasets.html", datasets=listed, following=page.following)
-
-
-@router.get("/datasets/{datasetId}")
-def show_dataset(
-    request: Request,
-    response: Response,
-    dataset_id: DatasetId,
-    caller: DatasetReader,
-    services: ServicesOf,
-    page: ConsolePageOf,
-    version: datasets.Version = None,
-    offset: Annotated[int, Query(ge=0, le=10**9)] = 0,
-) -> HTMLResponse:
-    with services.database.read() as session:
-        dataset = datasets.read_dataset(dataset_id, caller, services, session, response)
-        versions = datasets.list_dataset_versions(dataset_id, caller, services, session, page)
-        lineage = datasets.read_dataset_lineage(dataset_id, caller, services, session, columns=True)
-    rows = load_rows(services, caller, dataset_id, version=version, limit=PAGE_LENGTH, offset=offset)
-    return render(
-        request,
-        "dataset.html",
-        dataset=dataset,
-        versions=versions,
-        lineage=lineage,
-        following=page.following,
-        version=version,
-        rows=rows,
-        offset=offset,
-        length=PAGE_LENGTH,
-    )
-
-
-@router.get("/datasets/{datasetId}/download")
-def download_rows(
-    request: Request,
-    dataset_id: DatasetId,
-    caller: DatasetReader,
-    services: ServicesOf,
-    format_: datasets.Format = "csv",
-    version: datasets.Version = None,
-) -> StreamingResponse:
-    """Do the same as the operation: a link sends no header, by which that knows requests of the console."""
-    return datasets.download_dataset(dataset_id, caller, services, request, format_, version)

@@ -43,7 +43,9 @@ def render(request: Request, template: str, status: int = 200, **values: Any) ->
         **values,
         caller=caller,
         path=request.url.path,
+        shared="X-Spindle-Event" in request.headers,
         api=f"{root}/{settings.api.service_segment}/api",
+        cloud=f"{root}/{settings.api.service_segment}/cloud",
         docs=f"{root}/docs",
     )
     return HTMLResponse(text, status, HEADERS)
@@ -88,6 +90,11 @@ def format_cell(value: Any) -> str:
     return text if len(text) < CELL_LENGTH else f"{text[:CELL_LENGTH]}…"
 
 
+def format_json(value: Any) -> str:
+    """Return a value as JSON for a person to change."""
+    return json.dumps(value, ensure_ascii=False, indent=1)
+
+
 def count_rows(execution: ExecutionRecord) -> int | None:
     """Return the rows of the execution's last stage so far; None before it has stages."""
     stages = execution.progress.stages
@@ -120,5 +127,6 @@ FILTERS: dict[str, Any] = {
     "money": format_money,
     "iso": format_iso,
     "cell": format_cell,
+    "json": format_json,
 }
 _templates.filters.update(FILTERS)

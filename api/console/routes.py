@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from fastapi import Depends, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from starlette.requests import HTTPConnection
 
 from api.console.rendering import render
@@ -48,6 +48,11 @@ class ConsolePage(Page):
 
 
 ConsolePageOf = Annotated[ConsolePage, Depends()]
+
+
+def open_router(route: type[ConsoleRoute] = ConsoleRoute) -> APIRouter:
+    """Return a router for pages under `/console`."""
+    return APIRouter(prefix="/console", route_class=route, include_in_schema=False)
 
 
 def check_origin(connection: HTTPConnection, services: Services) -> None:

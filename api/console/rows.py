@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +11,65 @@ from api.kit.concurrency import QUERIES
 from api.kit.services import Services
 from core.data.sql.service import Query
 from core.definitions.identity.api_keys import Identity
-from core.errors import SpindleError
-from pipelines.duckdb.views import quote_identifier
+from core.errors import BadInput, SpindleError
+from pipelines.duckdb.views import quote_identifier, quote_literal
 
 ALL = "SELECT * FROM output"
+COMPARISONS = {
+    "contains": "contains",
+    "=": "is",
+    "<>": "is not",
+    "<": "is less than",
+    ">": "is more than",
+    "empty": "is empty",
+    "filled": "is not empty",
+}
+"""Comparisons of a filter with their words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """A filter and an order of rows, as a person chose them; an empty text stands for no choice."""
+
+    column: str = ""
+    comparison: str = ""
+    value: str = ""
+    sort: str = ""
+    descending: bool = False
+
+    def build_clauses(self, columns: Mapping[str, str]) -> str:
+        """Return WHERE and ORDER BY; raise BadInput for a column or comparison that is unknown."""
+        where = f" WHERE {self._build_condition(columns)}" if self.column else ""
+        if not self.sort:
+            return where
+        _find_type(columns, self.sort)
+        direction = "DESC" if self.descending else "ASC"
+        return f"{where} ORDER BY {quote_identifier(self.sort)} {direction} NULLS LAST"
+
+    def _build_condition(self, columns: Mapping[str, str]) -> str:
+        type_ = _find_type(columns, self.column)
+        column, value = quote_identifier(self.column), quote_literal(self.value)
+        match self.comparison:
+            case "contains" | "":
+                return f"strpos(lower(CAST({column} AS varchar)), lower({value})) > 0"
+            case "empty":
+                return f"{column} IS NULL"
+            case "filled":
+                return f"{column} IS NOT NULL"
+            case "=" | "<>" | "<" | ">":
+                typed = value if type_.startswith("varchar") else f"CAST({value} AS {type_})"
+                return f"{column} {self.comparison} {typed}"
+            case _:
+                raise BadInput("This comparison is unknown.", path="comparison")
+
+
+def _find_type(columns: Mapping[str, str], name: str) -> str:
+    if name not in columns:
+        raise BadInput("The dataset has no column of this name.", path="column")
+    return columns[name]
+
+
+NO_SELECTION = Selection()
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +91,17 @@ def load_rows(
     offset: int = 0,
     version: str | None = None,
     execution_id: str | None = None,
+    selection: Selection = NO_SELECTION,
 ) -> Rows:
     """Return rows of the dataset: its current version, another one, or what an execution published."""
+    columns: Sequence[tuple[str, str]] = ()
     try:
         with QUERIES.acquire(caller.organization_id):
             bound = Query(ALL, limit=0, dataset_id=dataset_id, version=version, execution_id=execution_id)
             columns = [(each.name, each.type) for each in services.queries.run(caller, bound).page.columns]
             chosen = ", ".join(_cut(name, type_) for name, type_ in columns)
             query = Query(
-                f"SELECT {chosen} FROM output",  # noqa: S608 - names of columns, quoted
+                f"SELECT {chosen} FROM output{selection.build_clauses(dict(columns))}",  # noqa: S608 - quoted
                 limit=limit + 1,
                 offset=offset,
                 dataset_id=dataset_id,
@@ -53,7 +110,7 @@ def load_rows(
             )
             rows = services.queries.run(caller, query).page.rows
     except SpindleError as error:
-        return Rows((), (), False, error.sentence)
+        return Rows(columns, (), False, error.sentence)
     return Rows(columns, rows[:limit], len(rows) > limit)
 
 

@@ -10,7 +10,7 @@ from fastapi import APIRouter, FastAPI, Form, Request
 from fastapi.responses import JSONResponse, RedirectResponse, Response
 from fastapi.staticfiles import StaticFiles
 
-from api.console import dagster, pages
+from api.console import agents, dagster, datasets, pages, schedules
 from api.console.rendering import render
 from api.console.routes import check_origin
 from api.kit.auth import SESSION_COOKIE, extract_session
@@ -36,8 +36,9 @@ class _Files(StaticFiles):
 def install(app: FastAPI) -> None:
     """Add the console's pages, and `/`, which leads people there."""
     app.include_router(router)
-    app.include_router(pages.router)
-    app.include_router(dagster.router)
+    for each in (pages, agents, datasets, schedules, dagster):
+        app.include_router(each.router)
+    app.include_router(pages.live_router)
     app.include_router(dagster.pages)
     app.mount(f"{HOME}/static", _Files(packages=[("api.console", "static")]))
 

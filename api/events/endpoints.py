@@ -43,12 +43,13 @@ def follow_execution(
     request: Request,
     last_event_id: LastEventId = None,
 ) -> Response:
-    read = partial(service.list_of_execution, services.database, caller, project_id, job_id, execution_id)
+    ids = (project_id, job_id, execution_id)
+    read = partial(service.list_of_execution, services.database, caller, *ids)
     after = parse_event_id(last_event_id)
     first = read(after)
     if first.ended and not first.events:
         return Response(status_code=204)
-    return EventStream(caller, read, make_key_check(services, request), after)
+    return EventStream(caller, ids, read, make_key_check(services, request), after)
 
 
 @router.get(
@@ -69,4 +70,5 @@ def follow_project(
     read = partial(service.list_of_project, services.database, caller, project_id)
     after = parse_event_id(last_event_id)
     last = service.get_last_id(services.database, caller, project_id)
-    return EventStream(caller, read, make_key_check(services, request), last if after is None else after)
+    check = make_key_check(services, request)
+    return EventStream(caller, project_id, read, check, last if after is None else after)

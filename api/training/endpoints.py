@@ -113,7 +113,7 @@ def follow_training(
     first = read(after)
     if first.ended and not first.events:
         return Response(status_code=204)
-    return EventStream(caller, read, make_key_check(services, request), after)
+    return EventStream(caller, (provider, training_id), read, make_key_check(services, request), after)
 
 
 @router.get(f"{JOB}/logs", summary="Log of a training", responses=ASKED)

@@ -1,33 +1,25 @@
-"""Walks through the console in Chromium, with a picture and axe's verdict of each page.
-
-The pictures are in the folder SPINDLE_TEST_SCREENSHOTS, or in the test's own.
-"""
+"""Walks through the console in Chromium, with a picture and axe's verdict of each page."""
 
 from __future__ import annotations
 
 import io
 import json
-import os
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
 import httpx
 import pyarrow as pa
 import pytest
-from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import expect
 
 from api.kit.auth import SESSION_COOKIE
 from core.definitions.agents.models import EXAMPLE
 from core.infra.storage import open_storage
 from core.infra.storage.protocol import failures_key, log_key
-from tests.browser.test_dagster_ui import CHROMIUM, FLAGS, PATIENCE_MS
 from tests.support.api import ROWS, Api, Job, Server
 from tests.support.service import Service
 from tests.support.site import serve_gated_site
+from tests.support.walk import Walk
 
 PIPELINE = """\
 fetch: {{url: "{url}"}}
@@ -43,60 +35,6 @@ checks:
 ATTACK = "</title><img src=x onerror=\"document.title='ran'\"><script>document.title='ran'</script>{{7*7}}"
 HUGE = "<b>huge</b>" * 100_000
 pytestmark = pytest.mark.long
-
-
-@dataclass
-class Walk:
-    """A person at a page: what the browser complains about, and a picture and axe's verdict of each page."""
-
-    page: Page
-    folder: Path
-    complaints: list[str] = field(default_factory=list[str])
-
-    def sign_in(self, base_url: str, key: str) -> None:
-        self.page.goto(base_url)
-        self.page.get_by_label("API key").fill(key)
-        self.page.keyboard.press("Enter")
-        expect(self.page.get_by_role("heading", name="Running now")).to_be_visible()
-
-    def look(self, name: str) -> None:
-        """Take a picture of the page, and let axe look for barriers."""
-        self.page.screenshot(path=self.folder / f"console_{name}.png", full_page=True)
-        found = Axe().run(self.page).response["violations"]
-        barriers = [f"{each['id']}: {each['nodes'][0]['html'][:200]}" for each in found]
-        self.complaints += [f"{name}: {each}" for each in barriers]
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    if CHROMIUM is None:
-        pytest.skip("Chromium is not installed: the console is not looked at.")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, timeout=PATIENCE_MS)
-        expect.set_options(timeout=PATIENCE_MS)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def open_walk(chromium: Browser, tmp_path: Path) -> Iterator[Callable[..., Walk]]:
-    """What begins a walk in a browser of its own; at the end nobody has complained."""
-    folder, walks = Path(os.environ.get("SPINDLE_TEST_SCREENSHOTS", tmp_path)), list[Walk]()
-
-    def begin(**options: Any) -> Walk:
-        page = chromium.new_context(viewport={"width": 1280, "height": 900}, **options).new_page()
-        page.set_default_timeout(PATIENCE_MS)
-        walk = Walk(page, folder)
-        page.on("pageerror", lambda error: walk.complaints.append(str(error)))
-        page.on("console", lambda said: walk.complaints.append(said.text) if "Security Policy" in said.text else None)
-        walks.append(walk)
-        return walk
-
-    yield begin
-    complaints = [each for walk in walks for each in walk.complaints]
-    for walk in walks:
-        walk.page.context.close()
-    assert complaints == []
 
 
 @pytest.fixture(scope="module")
@@ -228,17 +166,17 @@ def test_a_pipeline_is_mended_at_the_line_of_its_problem(
     text.fill(text.input_value() + "  - {stage: extrakt, args: [{selector: b, as: bold}]}\n")
     expect(page.get_by_role("status")).to_have_text("1 problem")
     walk.look("editor")
-    page.get_by_role("button", name="Save").click()
+    page.get_by_role("button", name="Save", exact=True).click()
     expect(page.get_by_role("alert")).to_contain_text("extrakt")
     page.get_by_role("button", name="Line 4").click()
     page.keyboard.type("  - {stage: extract, args: [{selector: b, method: text, as: bold}]}")
     expect(page.get_by_role("status")).to_have_text("The pipeline is valid.")
-    page.get_by_role("button", name="Save").click()
+    page.get_by_role("button", name="Save", exact=True).click()
     expect(page.get_by_role("status")).to_have_text("Saved.")
     assert "as: bold" in acme.get(f"/agents/none/{job.agent_id}")["pipelineYaml"]
     page.goto(f"{url_of(server)}/console/agents/new")
     page.get_by_label("Name").fill("made here")
-    page.get_by_role("button", name="Save").click()
+    page.get_by_role("button", name="Save", exact=True).click()
     expect(page.get_by_role("heading", name="made here")).to_be_visible()
     expect(text).to_have_value(EXAMPLE)
     page.goto(f"{url_of(server)}/console/agents")

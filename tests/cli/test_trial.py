@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.draft import find_selectors, replace_selector
+from pipelines.planning.draft import find_selectors, replace_selector
 from tests.support.service import CLONE
 from tests.support.site import Site, serve_site
 

@@ -10,11 +10,11 @@ export function listenForActions() {
   document.addEventListener("click", async (event) => {
     const button = event.target.closest("button[data-action]");
     if (!button) return;
-    const { action, path, then, confirm: question } = button.dataset;
+    const { action, path, then, body, confirm: question } = button.dataset;
     if (question && !confirm(question)) return;
     button.disabled = true;
     try {
-      const answer = await call(action, path);
+      const answer = await call(action, path, body ? JSON.parse(body) : undefined);
       if (then) location.assign(then.replace(/\{(\w+)\}/g, (_, name) => encodeURIComponent(answer[name])));
       else location.reload();
     } catch (error) {

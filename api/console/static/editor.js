@@ -22,7 +22,7 @@ function list(problems, kind, go) {
 
 export function prepareEditor() {
   const form = document.getElementById("editor");
-  if (!form) return;
+  if (!form) return null;
   const ids = ["pipeline", "lines", "problems", "plan", "verdict", "store"];
   const [text, lines, problems, plan, verdict, store] = ids.map((id) => document.getElementById(id));
   let { agent: agentId, category, etag } = form.dataset;
@@ -63,24 +63,28 @@ export function prepareEditor() {
     }
   }
 
-  async function save(event) {
-    event.preventDefault();
+  // Return the agent that was stored; null where it was refused.
+  async function save() {
     store.disabled = true;
     try {
       const body = { pipelineYaml: text.value };
       if (agentId) {
         const answer = await call("PUT", `/agents/${category}/${agentId}`, body, { "If-Match": etag });
         etag = answer.etag;
-      } else {
-        body.name = document.getElementById("name").value;
-        const { id } = await call("POST", "/agents", body);
-        saved = text.value;
-        location.assign(`/console/agents/${id}`);
+        saved = body.pipelineYaml;
+        verdict.textContent = "Saved.";
+        return answer;
       }
-      saved = text.value;
-      verdict.textContent = "Saved.";
+      const name = document.getElementById("name");
+      if (!name.reportValidity()) return null;
+      const created = await call("POST", "/agents", { ...body, name: name.value });
+      saved = body.pipelineYaml;
+      ({ id: agentId, etag } = created);
+      category = created.categoryId ?? "none";
+      return created;
     } catch (error) {
       notify(error);
+      return null;
     } finally {
       store.disabled = false;
     }
@@ -92,8 +96,26 @@ export function prepareEditor() {
     clearTimeout(timer);
     timer = setTimeout(check, PAUSE);
   });
-  form.addEventListener("submit", save);
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const isNew = !agentId, stored = await save();
+    if (stored && isNew) location.assign(`/console/agents/${stored.id}`);
+  });
   window.addEventListener("beforeunload", (event) => text.value !== saved && event.preventDefault());
   if (store) store.disabled = false;
   check();
+
+  function write(changed) {
+    text.value = changed;
+    text.dispatchEvent(new Event("input"));
+  }
+
+  function lineAt(event) {
+    const style = getComputedStyle(text);
+    const top = text.getBoundingClientRect().top + parseFloat(style.paddingTop);
+    return Math.floor((event.clientY - top + text.scrollTop) / parseFloat(style.lineHeight)) + 1;
+  }
+
+  const line = () => text.value.slice(0, text.selectionStart).split("\n").length;
+  return { agent: agentId, save, write, go, line, lineAt };
 }

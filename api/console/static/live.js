@@ -8,9 +8,10 @@ const OF_STATE = 300, OF_PROGRESS = 3000, RECONNECT = 2000;
 let due = null;
 let running = Promise.resolve();
 let ended = false;
+let seen = ""; // the id of the last event: the page that is fetched is not older
 
 async function refresh() {
-  const response = await fetch(location.href);
+  const response = await fetch(location.href, { headers: seen ? { "X-Spindle-Event": seen } : {} });
   if (response.status === 401) {
     ended = true;
     return notify(new Refusal(""));
@@ -67,6 +68,7 @@ async function read(address) {
   for (;;) {
     const { done, value } = await reader.read();
     if (done) return;
+    seen = [...value.matchAll(/^id: (\d+)$/gm)].at(-1)?.[1] ?? seen;
     if (value.includes("data:")) schedule(value.includes("event: progress") ? OF_PROGRESS : OF_STATE);
   }
 }

@@ -1,12 +1,27 @@
+// What each page needs: the parts that few pages have are loaded with them.
 import { showTimes } from "./times.js";
 import { enableActions, listenForActions } from "./actions.js";
-import { prepareEditor } from "./editor.js";
 import { follow } from "./live.js";
-import { prepareSql } from "./sql.js";
 
 showTimes(document);
 listenForActions();
 enableActions(document);
-prepareSql();
-prepareEditor();
 follow();
+
+async function prepare() {
+  const has = (selector) => document.querySelector(selector) !== null;
+  if (has("#editor")) {
+    const [{ prepareEditor }, { prepareTrial }] = await Promise.all([import("./editor.js"), import("./trial.js")]);
+    prepareTrial(prepareEditor());
+  }
+  if (has("#guide")) (await import("./guide.js")).prepareGuide();
+  if (has("#sql")) (await import("./sql.js")).prepareSql();
+  if (has("#differences")) (await import("./differences.js")).showDifferences();
+  if (has("form[data-form]")) (await import("./forms.js")).prepareForms();
+}
+
+prepare();
+
+// The statements that SQL remembers are those of the person who signs out.
+const signOut = document.querySelector('form[action$="/sign-out"]');
+signOut?.addEventListener("submit", () => localStorage.removeItem("spindle-statements"));

@@ -1,10 +1,17 @@
 // Requests to the REST API in the session: its cookie counts only with a header that other sites cannot send.
 const HEADER = { "X-Spindle-Console": "1" };
 
-export class Refusal extends Error {}
+export class Refusal extends Error {
+  constructor(message, status = 0, details = []) {
+    super(message);
+    this.status = status;
+    this.details = details;
+  }
+}
 
 export function send(path, options = {}) {
-  const address = path.startsWith(document.body.dataset.api) ? path : document.body.dataset.api + path;
+  const { api, cloud } = document.body.dataset;
+  const address = [api, cloud].some((each) => path.startsWith(`${each}/`)) ? path : api + path;
   return fetch(address, { ...options, headers: { ...HEADER, ...options.headers } });
 }
 
@@ -16,7 +23,10 @@ export async function call(method, path, body, headers = {}) {
   }
   const response = await send(path, options);
   const answer = await response.json().catch(() => ({}));
-  if (!response.ok) throw new Refusal(response.status === 401 ? "" : answer.error ?? `Status ${response.status}.`);
+  if (!response.ok) {
+    const sentence = response.status === 401 ? "" : answer.error ?? `Status ${response.status}.`;
+    throw new Refusal(sentence, response.status, answer.details ?? []);
+  }
   document.getElementById("notice").textContent = "";
   const etag = response.headers.get("ETag");
   return etag ? { ...answer, etag } : answer;

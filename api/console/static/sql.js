@@ -1,36 +1,9 @@
-// The box for a statement over one dataset. Values are shown as text, and long ones are cut.
+// The box for a statement over one dataset, with the statements that this browser ran before.
+import { prepareCompletion } from "./completion.js";
 import { call, notify } from "./rest.js";
+import { buildTable } from "./tables.js";
 
-const LONGEST = 300, MOST_ROWS = 1000;
-
-function cut(value) {
-  const text = value === null ? "" : typeof value === "string" ? value : JSON.stringify(value);
-  return text.length > LONGEST ? `${text.slice(0, LONGEST)}…` : text;
-}
-
-function build(rows) {
-  const table = document.createElement("table");
-  const head = table.createTHead().insertRow();
-  const columns = Object.keys(rows[0]);
-  for (const name of columns) {
-    const cell = document.createElement("th");
-    cell.scope = "col";
-    cell.textContent = cut(name);
-    head.append(cell);
-  }
-  const body = table.createTBody();
-  for (const row of rows) {
-    const line = body.insertRow();
-    for (const name of columns) line.insertCell().textContent = cut(row[name]);
-  }
-  const region = document.createElement("div");
-  region.className = "scroll";
-  region.tabIndex = 0;
-  region.setAttribute("role", "group");
-  region.setAttribute("aria-label", "Answer");
-  region.append(table);
-  return region;
-}
+const MOST_ROWS = 1000, MOST_STATEMENTS = 30, HISTORY = "spindle-statements";
 
 function save(rows) {
   const link = document.createElement("a");
@@ -40,13 +13,43 @@ function save(rows) {
   URL.revokeObjectURL(link.href);
 }
 
+function readHistory() {
+  try {
+    const found = JSON.parse(localStorage.getItem(HISTORY) ?? "[]");
+    return Array.isArray(found) ? found.filter((each) => typeof each === "string") : [];
+  } catch {
+    return []; // a browser that keeps nothing, or something else under this name
+  }
+}
+
+function remember(statement) {
+  const kept = [statement, ...readHistory().filter((each) => each !== statement)].slice(0, MOST_STATEMENTS);
+  try {
+    localStorage.setItem(HISTORY, JSON.stringify(kept));
+  } catch {
+    // there is no space, or the browser keeps nothing: the statement has run all the same
+  }
+}
+
 export function prepareSql() {
   const form = document.getElementById("sql");
   if (!form) return;
-  const [statement, answer, button] = ["statement", "answer", "save"].map((id) => document.getElementById(id));
+  const ids = ["statement", "answer", "save", "history", "suggestions"];
+  const [statement, answer, button, history, suggestions] = ids.map((id) => document.getElementById(id));
   let rows = [];
+
+  function showHistory() {
+    history.replaceChildren(history.options[0], ...readHistory().map((each) => new Option(each.replace(/\s+/g, " ").slice(0, 80), each)));
+    history.value = "";
+  }
+
   document.getElementById("run").disabled = false;
   button.addEventListener("click", () => save(rows));
+  history.addEventListener("change", () => {
+    if (history.value) statement.value = history.value;
+    history.value = "";
+    statement.focus();
+  });
   statement.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.requestSubmit();
   });
@@ -58,13 +61,17 @@ export function prepareSql() {
     try {
       const body = { sql: statement.value, limit: MOST_ROWS, datasetId, ...(version ? { version } : {}) };
       rows = (await call("POST", "/datasets/query", body)).results;
+      remember(body.sql);
+      showHistory();
       const heading = document.createElement("p");
       heading.textContent = rows.length === MOST_ROWS ? `The first ${MOST_ROWS} rows` : `Rows: ${rows.length}`;
-      answer.replaceChildren(heading, ...(rows.length ? [build(rows)] : []));
+      answer.replaceChildren(heading, ...(rows.length ? [buildTable(rows, "Answer")] : []));
       button.hidden = !rows.length;
     } catch (error) {
       answer.textContent = "";
       notify(error);
     }
   });
+  showHistory();
+  prepareCompletion(statement, suggestions, form.dataset);
 }

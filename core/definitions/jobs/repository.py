@@ -106,6 +106,10 @@ class JobRepository(Repository[Job]):
             raise self._not_found()
         return self._fetch_one(self._select().where(Job.project_id == project_id, Job.id == job_id))
 
+    def find_of_agent(self, agent_id: str) -> Job | None:
+        """Return the oldest job that runs an agent."""
+        return self.session.scalars(self._select().where(Job.agent_id == agent_id).order_by(Job.id).limit(1)).first()
+
     def get_with_tasks(self, project_id: str, job_id: str) -> JobWithTasks:
         if not is_storable(project_id + job_id):
             raise self._not_found()

@@ -12,7 +12,7 @@ from core.definitions.jobs.repository import JobRepository, JobWithTasks
 from core.definitions.projects.repository import EndExecutions
 from core.infra.database import Database
 from core.infra.preconditions import Versioned, compute_etag
-from core.tables import Execution
+from core.tables import Execution, Job
 
 
 def list_jobs(
@@ -63,6 +63,11 @@ def delete(
 
 def get_newest_execution(session: Session, caller: Identity, project_id: str, job_id: str) -> Execution | None:
     return _open_repository(session, caller).get_newest_execution(project_id, job_id)
+
+
+def find_job_of_agent(session: Session, caller: Identity, agent_id: str) -> Job | None:
+    """Return the oldest job that runs an agent; None where none does."""
+    return _open_repository(session, caller).find_of_agent(agent_id)
 
 
 def _open_repository(session: Session, caller: Identity) -> JobRepository:

@@ -67,6 +67,16 @@ def list_of_project(database: Database, caller: Identity, project_id: str, after
     return EventBatch(events, more=len(events) == BATCH, ended=False)
 
 
+def get_last_id_of_execution(
+    database: Database, caller: Identity, project_id: str, job_id: str, execution_id: str
+) -> int:
+    """Return the id of the execution's last event, 0 before the first."""
+    with database.read() as session:
+        execution = ExecutionRepository(session, caller.organization_id).get(project_id, job_id, execution_id)
+        last = select(func.max(ExecutionEvent.id)).where(ExecutionEvent.execution_id == execution.id)
+        return session.scalar(last) or 0
+
+
 def get_last_id(database: Database, caller: Identity, project_id: str) -> int:
     """Return the id of the project's last event, 0 before the first."""
     with database.read() as session:

@@ -63,6 +63,38 @@ def replace_selector(text: str, selector: DraftSelector, new: str) -> str:
     return text[: selector.start] + _quote(new) + text[selector.end :]
 
 
+def add_selector(text: str, selector: str) -> str:
+    """Return the text with a column for a selector: in its last extract, or in one that is added at the end."""
+    names = set(re.findall(r"\bas: *[\"']?([\w-]+)", text))
+    line = f"{{selector: {_quote(selector)}, method: text, as: {_derive_name(selector, names)}}}"
+    stages = _get_value(yaml.compose(text, yaml.SafeLoader), "pipeline")
+    extracts = (_get_value(item, "args") for item in reversed(_get_items(stages)) if _is_extract(item))
+    if (extractors := next(extracts, None)) is not None and _get_items(extractors):
+        return _add_item(text, extractors, line)
+    if not isinstance(stages, yaml.SequenceNode):
+        return f"{text.rstrip()}\npipeline:\n  - stage: extract\n    args:\n      - {line}\n"
+    if stages.flow_style and not stages.value:
+        before, after = text[: stages.start_mark.index].rstrip(), text[stages.end_mark.index :]
+        return f"{before}\n  - stage: extract\n    args:\n      - {line}{after}"
+    return _add_item(text, stages, f"{{stage: extract, args: [{line}]}}")
+
+
+def _add_item(text: str, items: yaml.SequenceNode, line: str) -> str:
+    """Return the text with an item at the end of a list that is not empty, written as the list is."""
+    if items.flow_style:
+        end = items.end_mark.index - 1
+        return f"{text[:end].rstrip().rstrip(',')}, {line}{text[end:]}"
+    written = len(text[: items.value[-1].end_mark.index].rstrip())
+    end = text.find("\n", written)  # behind a comment
+    end = len(text) if end < 0 else end
+    return f"{text[:end]}\n{' ' * items.start_mark.column}- {line}{text[end:]}"
+
+
+def _is_extract(item: Any) -> bool:
+    name = _get_value(item, "stage")
+    return isinstance(name, yaml.ScalarNode) and name.value == "extract"
+
+
 def _iter_selectors(item: Any) -> Iterator[tuple[str, str, Any]]:
     name, arguments = _get_value(item, "stage"), _get_value(item, "args")
     if name is None or arguments is None:
