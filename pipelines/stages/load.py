@@ -369,6 +369,8 @@ class TableSource(FileSource):
         from pyspark.sql import functions as F
 
         rows = spark.read.format(self.format).options(**options).load(files.paths[0])
+        for name, value in files.partition:
+            rows = rows.where(F.col(quote_column(name)) == value)
         if context.local_folders is not None and files.format is None:
             self.check_files(rows, files.paths[0])
         return rows.withColumn("_ordinal", F.array(F.monotonically_increasing_id()))
