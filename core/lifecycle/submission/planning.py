@@ -41,13 +41,13 @@ from core.lifecycle.executions.paths import check_rejected_path, narrow_inputs, 
 from core.lifecycle.executions.pod_options import choose_pods
 from core.lifecycle.submission.given_rows import freeze_rows
 from core.lifecycle.submission.uploaded_plugins import freeze_plugins
-from core.tables import Agent, Execution, Job, Project, new_id, now
+from core.tables import Agent, DatasetVersion, Execution, Job, Project, new_id, now
 from core.tables.executions import FrozenBuild, FrozenInput, FrozenOutput, FrozenPages
 from core.tables.states import State
 from driver.protocol import PARTITIONS_PROTOCOL, TABLE_PARTITIONS_PROTOCOL, TRIALS_PROTOCOL
 from pipelines.contract.request import OUTPUT, PlannedStep
 from pipelines.errors import PipelineError, Problem
-from pipelines.language.engines import EngineName
+from pipelines.language.engines import LOADED_BYTES, EngineName
 from pipelines.language.formats import Mode, list_format_libraries
 from pipelines.language.parameters import find_unknown_parameters
 from pipelines.local.engine_choice import choose_engine, find_engine_conflict
@@ -58,6 +58,7 @@ from pipelines.planning.plan import Plan
 from pipelines.planning.script_reader import read_packages
 from pipelines.spark.jars import LibrariesMissing, require_jars
 from pipelines.spark.requirements import find_missing_libraries
+from pipelines.stages.load import LoadParquet
 from pipelines.transforms.transform import Transforms
 
 
@@ -385,7 +386,21 @@ class _Planner:
             where = f"line {conflict.line}" if conflict.line else conflict.path
             raise Conflict(_make_sentence(conflict.message), code=conflict.code, path=where)
         choice = choose_engine(plan, wanted)
-        self.execution.engine, self.execution.spark_reason = wanted, choice.reason or None
+        reason = choice.reason or (self._find_large_input(plan) if choice.may_change else None)
+        self.execution.engine, self.execution.spark_reason = wanted, reason or None
+
+    def _find_large_input(self, plan: Plan) -> str | None:
+        """Return why only Spark reads one of the datasets that the plan loads, which a run would find out late."""
+        for path in (step.stage.path for step in plan.steps if isinstance(step.stage, LoadParquet)):
+            read = self.execution.inputs.get(path)
+            version = self.session.get(DatasetVersion, read.version) if read and read.is_published else None
+            if read is None or version is None:
+                continue
+            parts = [part for part in version.partitions.values() if part.location in read.locations]
+            size = sum(part.bytes or 0 for part in parts) if parts else version.size_bytes or 0
+            if version.format != LoadParquet.format or size > LOADED_BYTES:
+                return f"the format or size of '{path}'"
+        return None
 
     def _check_modes(self, outputs: Mapping[str, FrozenOutput]) -> None:
         """Raise Conflict for rows that the mode `error` protects; the driver looks again."""
