@@ -1,4 +1,5 @@
-"""`python -m bench.definitions [JOBS]`: outlines, assets, repository and its snapshot of many jobs of six stages.
+"""`python -m bench.definitions [JOBS] [PARTITIONS]`: outlines, assets, repository and its snapshot of many jobs of six
+stages; with a number of daily partitions, the same jobs without and with them, in turns.
 
 The jobs are stored in a database of their own. Seconds are those of the process's CPU.
 """
@@ -9,8 +10,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy import insert
 
@@ -30,7 +32,7 @@ from orchestration.definitions_builder import DefinitionsBuilder, load_outlines
 JOBS_OF_A_PROJECT = 100
 PIPELINE = """\
 pipeline:
-  - {stage: wget, args: ["http://shop/"]}
+  - {stage: wget, args: ["http://shop/${DAY}"]}
   - {stage: wgetJoin, args: ["a.item"]}
   - {stage: extract, args: [{selector: h1, method: text, as: title}]}
   - {stage: extract, args: [{selector: .price, method: price, as: price}]}
@@ -39,14 +41,19 @@ pipeline:
 Result = TypeVar("Result")
 
 
-def main(count: int) -> None:
+def main(count: int, partitions: int) -> None:
+    for each in (0, partitions) * 3 if partitions else (0,):
+        measure_jobs(count, each)
+
+
+def measure_jobs(count: int, partitions: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(data=Path(folder) / "data")
         migrate(settings)
         database = open_database(settings)
-        fill(database, count)
+        fill(database, count, partitions)
         loader, builder = OutlineLoader(), DefinitionsBuilder()
-        print(f"{count:,} jobs of six stages")
+        print(f"{count:,} jobs of six stages, each with {partitions:,} partitions")
         with database.read() as session:
             outlines = measure("outlines", lambda: load_outlines(session, loader))
             measure("outlines again", lambda: load_outlines(session, loader))
@@ -57,7 +64,10 @@ def main(count: int) -> None:
         database.close()
 
 
-def fill(database: Database, count: int) -> None:
+def fill(database: Database, count: int, partitions: int) -> None:
+    start = (datetime.now(UTC) - timedelta(days=partitions)).date().isoformat()
+    days: dict[str, Any] = {"partitions": [{"by": "day", "start": start, "parameter": "DAY"}]}
+    day: dict[str, Any] = {"parameters": {"DAY": start}}  # or the jobs could not be executed, and would have no steps
     with database.write() as session:
         owner = create_organization(session, "bench").id
         agent = AgentRepository(session, owner).create(AgentCreate(name="crawler", pipeline_yaml=PIPELINE)).id
@@ -71,6 +81,7 @@ def fill(database: Database, count: int) -> None:
                     "agent_id": agent,
                     "name": f"Job {number}",
                     "slug": f"job_{number}",
+                    **(days if partitions else day),
                 }
                 for number in range(first, min(first + JOBS_OF_A_PROJECT, count))
             ]
@@ -85,4 +96,5 @@ def measure(name: str, work: Callable[[], Result]) -> Result:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1000)
+    jobs, partitions = sys.argv[1:] or ["1000"], sys.argv[2:] or ["0"]
+    main(int(jobs[0]), int(partitions[0]))

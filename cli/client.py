@@ -24,6 +24,14 @@ class ClientError(Exception):
     """A failure, as a sentence for the user; it never contains a key."""
 
 
+class AtLimit(ClientError):
+    """The server has no room at the moment, or takes no more requests of the key."""
+
+    def __init__(self, sentence: str, code: str | None) -> None:
+        super().__init__(sentence)
+        self.code = code
+
+
 class Unreachable(ClientError):
     """Nothing answers at the address: the server may be starting."""
 
@@ -82,9 +90,9 @@ class Client:
     def post(self, path: str, body: Any, timeout: int = TIMEOUT_SECONDS, **params: Any) -> Any:
         return self._read_json(self._send("POST", path, json=body, params=params, timeout=timeout))
 
-    def post_and_wait(self, path: str, body: Any, seconds: int) -> Any:
+    def post_and_wait(self, path: str, body: Any, seconds: int, **params: Any) -> Any:
         """Post to an operation that answers within so many seconds more than others."""
-        return self.post(path, body, timeout=TIMEOUT_SECONDS + seconds, wait=seconds)
+        return self.post(path, body, timeout=TIMEOUT_SECONDS + seconds, wait=seconds, **params)
 
     def put(self, path: str, body: Any) -> Any:
         return self._read_json(self._send("PUT", path, json=body))
@@ -121,6 +129,8 @@ class Client:
         lines = [f"  {line}" for line in lines if line != sentence and not line.endswith(f": {sentence}")]
         if response.status_code == UNAUTHORIZED:
             sentence += " Set another key in SPINDLE_KEY or with --key."
+        if response.status_code == TOO_MANY_REQUESTS:
+            raise AtLimit(sentence, next((each.get("code") for each in body.get("details", ())), None))
         raise ClientError("\n".join([sentence, *lines]))
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 from typer import BadParameter
 
-from cli.client import NEGATIVE_RESULT, Client, Connection, Unreachable, connect
+from cli.client import NEGATIVE_RESULT, AtLimit, Client, ClientError, Connection, Unreachable, connect
 from cli.jobs import find_execution, find_job
 from cli.query import show_output
 from cli.requests import print_requests
@@ -48,21 +48,44 @@ def execute(
     wait: int | None = None,
     publish: bool | None = None,
     rows: Path | None = None,
+    queue: bool = False,
 ) -> int:
-    """Return 0 when the execution is accepted or, with `follow` or `wait`, completed; else NEGATIVE_RESULT."""
+    """Return 0 when the execution is accepted or, with `follow` or `wait`, completed; else NEGATIVE_RESULT.
+
+    Where there is no room, it is refused, or waits with `queue`.
+    """
     console = Console(highlight=False, soft_wrap=True)
     body: Json = {"parameters": parse_parameters(parameter)}
     if publish is not None:
         body["publish"] = publish
     if rows is not None:
         body["rows"] = _read_rows(rows)
-    with connect(connection) as client:
+    with connect(connection) as client, _explain_limits():
         path = find_job(client, job)
         if wait is not None:
-            return _report(console, client, path, client.post_and_wait(f"{path}/execute", body, wait), wait)
-        execution = client.post(f"{path}/execute", body)["executionId"]
-        console.print(f"Execution {execution} was accepted.")
+            answer = client.post_and_wait(f"{path}/execute", body, wait, queue=queue)
+            return _report(console, client, path, answer, wait)
+        execution = client.post(f"{path}/execute", body, queue=queue)["executionId"]
+        _print_accepted(console, client, f"{path}/executions/{execution}", "accepted", queue)
         return _follow(console, client, job, f"{path}/executions/{execution}") if follow else 0
+
+
+@contextmanager
+def _explain_limits() -> Generator[None]:
+    """Name the option --queue where an execution is refused for the number of those that have not ended."""
+    try:
+        yield
+    except AtLimit as error:
+        if error.code not in ("execution-limit", "pool-limit"):
+            raise
+        raise ClientError(f"{error} With --queue it waits for its turn.") from None
+
+
+def _print_accepted(console: Console, client: Client, path: str, word: str, queue: bool) -> None:
+    """Print that an execution was accepted; of one that may be queued also what it waits for."""
+    waits_for = client.get(path)["waitsFor"] if queue else []
+    reason = f", and waits for room: {', '.join(waits_for)}" if waits_for else ""
+    console.print(f"Execution {path.rpartition('/')[2]} was {word}{reason}.")
 
 
 def _read_rows(file: Path) -> list[object]:
@@ -83,12 +106,13 @@ def _report(console: Console, client: Client, path: str, answer: Json, wait: int
     return NEGATIVE_RESULT
 
 
-def retry(connection: Connection, job: str, execution: str | None, follow: bool) -> int:
-    """Retry a failed execution, by default the job's newest; codes as of `execute`."""
+def retry(connection: Connection, job: str, execution: str | None, follow: bool, queue: bool = False) -> int:
+    """Retry a failed execution, by default the job's newest; codes and `queue` as of `execute`."""
     console = Console(highlight=False, soft_wrap=True)
-    with connect(connection) as client:
+    with connect(connection) as client, _explain_limits():
         path = find_execution(client, job, execution)
-        console.print(f"Execution {client.post(f'{path}/retry', {})['executionId']} was accepted again.")
+        client.post(f"{path}/retry", {}, queue=queue)
+        _print_accepted(console, client, path, "accepted again", queue)
         return _follow(console, client, job, path) if follow else 0
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-PROTOCOL = 3
+PROTOCOL = 4
 """Raise it with any change that a driver of the number before would misunderstand."""
 OLDEST_PROTOCOL = 1
 """The oldest number whose drivers this service still understands."""
@@ -17,6 +17,8 @@ TRIALS_PROTOCOL = 2
 """The oldest number whose drivers run executions that do not publish."""
 PARTITIONS_PROTOCOL = 3
 """The oldest number whose drivers add the columns of a partition."""
+TABLE_PARTITIONS_PROTOCOL = 4
+"""The oldest number whose drivers read and replace one partition of a table."""
 FILE = "driver/protocol.py"
 _NUMBER = re.compile(r"^PROTOCOL = (\d{1,6})$", re.MULTILINE)
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cli.commands.options import ExecutionId, Follow, Job, RowsFile, ServiceCall, call_service
+from cli.commands.options import ExecutionId, Follow, Job, Queue, RowsFile, ServiceCall, call_service
 
 app = typer.Typer()
 
@@ -52,13 +52,14 @@ def execute(
         ),
     ] = None,
     rows: RowsFile = None,
+    queue: Queue = False,
 ) -> ServiceCall:
     """Execute a job; with --follow, show its progress and log until it ends, with --wait only how it ended."""
     from cli.execute import execute
 
     if follow and wait is not None:
         raise typer.BadParameter("--follow waits for the end already. Leave out --wait.")
-    return lambda connection: execute(connection, job, parameter or [], follow, wait, publish, rows)
+    return lambda connection: execute(connection, job, parameter or [], follow, wait, publish, rows, queue)
 
 
 @app.command()
@@ -150,11 +151,11 @@ def reset(job: Job) -> ServiceCall:
 
 @app.command()
 @call_service
-def retry(job: Job, execution: ExecutionId = None, follow: Follow = False) -> ServiceCall:
+def retry(job: Job, execution: ExecutionId = None, follow: Follow = False, queue: Queue = False) -> ServiceCall:
     """Retry a failed execution with the pipeline and parameters that it had."""
     from cli.execute import retry
 
-    return lambda connection: retry(connection, job, execution, follow)
+    return lambda connection: retry(connection, job, execution, follow, queue)
 
 
 @app.command()

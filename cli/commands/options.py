@@ -49,6 +49,7 @@ ExecutionId = Annotated[
     str | None, typer.Argument(help="Its id; default: the job's newest.", metavar="EXECUTION", show_default=False)
 ]
 Follow = Annotated[bool, typer.Option("--follow", help="Wait for the end; exit code 3 if it fails.")]
+Queue = Annotated[bool, typer.Option("--queue", help="Wait for room in the project and in pools.")]
 ServerData = Annotated[Path, typer.Option(envvar="SPINDLE_DATA", help="Data folder of a Spindle on this machine.")]
 
 

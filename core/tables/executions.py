@@ -27,8 +27,9 @@ class FrozenInput:
 
     Without ids and locations it is the job's own table before anything was published, which has no rows.
 
-    Files in folders for values have `columns`, since the types of these are not in the files; an own table without rows
-    has those of the output. The `rows` that the request of an execution gave are a file without ids.
+    Tables have `columns`, and so have files in folders for values, since the types of these are not in the files; an
+    own table without rows has those of the output. Of a table, only the rows of a `partition` may be read. The `rows`
+    that the request of an execution gave are a file without ids.
     """
 
     dataset: str
@@ -39,6 +40,7 @@ class FrozenInput:
     snapshot: str | None = None
     columns: ColumnTypes = ()
     partition_by: tuple[str, ...] = ()
+    partition: tuple[tuple[str, str], ...] = ()
     rows: int | None = None
 
     @property

@@ -37,10 +37,19 @@ ColumnTypes = Annotated[tuple[tuple[str, str], ...], BeforeValidator(_read_colum
 
 
 @dataclass(frozen=True, slots=True)
+class TablePart:
+    """The rows and bytes of a table that have these values in the columns of its partitions."""
+
+    values: tuple[str, ...]
+    rows: Int64
+    bytes: Int64
+
+
+@dataclass(frozen=True, slots=True)
 class TableVersion:
     """A version of a table after a commit: all its rows and bytes.
 
-    `written` rows are those of the commit, where its log has them.
+    `written` rows are those of the commit, where its log has them. A run for a partition tells all `parts`.
     """
 
     snapshot: Annotated[str, Field(min_length=1, max_length=200)]
@@ -49,6 +58,7 @@ class TableVersion:
     columns: ColumnTypes = ()
     partition_by: tuple[str, ...] = ()
     written: int | None = None
+    parts: Annotated[tuple[TablePart, ...], Field(exclude_if=lambda value: not value)] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ class Files:
 
     `snapshot` is that of a table's version, and `version` the number of a dataset's, for the log. Files in folders for
     values of the columns `partition_by` need the dataset's `columns`, since the types of those values are not in the
-    files.
+    files. Of a table, only the rows with the values `partition` of columns are read.
     """
 
     paths: tuple[str, ...]
@@ -36,6 +36,7 @@ class Files:
     snapshot: str | None = None
     columns: tuple[tuple[str, str], ...] = ()
     partition_by: tuple[str, ...] = ()
+    partition: tuple[tuple[str, str], ...] = ()
     version: int | None = None
 
 
@@ -47,7 +48,7 @@ class Target:
     `writers` are other executions that may be writing it, and `listed_at` is when these were listed, in milliseconds
     since 1970. The others are of the current `version` of a dataset that `exists`: its `rows`, where they are known,
     the folders `paths` of its files where rows are merged into them, and that of the pages which the job knows. Rows of
-    a partition `fits_types` of the others, in whose columns they are written.
+    a partition `fits_types` of the others, which stay and in whose columns they are written.
     """
 
     location: str | None = None

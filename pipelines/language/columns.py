@@ -90,6 +90,11 @@ def quote_column(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
 
 
+def quote_text(text: str) -> str:
+    """Quote a text for Spark SQL."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
 def check_not_reserved(name: str) -> None:
     """Raise ArgumentError if `name` is the name of an engine column."""
     if name.casefold() in {each.casefold() for each in ENGINE_COLUMNS}:

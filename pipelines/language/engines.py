@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+LOADED_BYTES, LOADED_ROWS = 50_000_000, 1_000_000  # of files that a run reads into memory, without Spark
+
 
 class EngineName(StrEnum):
     AUTO = "auto"

@@ -13,14 +13,14 @@ from pipelines.engine.csv_records import BLANK, OpenQuote, count_values, describ
 from pipelines.engine.types import parse_type
 from pipelines.errors import NeedsSpark, RunError
 from pipelines.language.columns import ENGINE_COLUMNS, INTERNAL_COLUMNS, Columns
+from pipelines.language.engines import LOADED_BYTES
 
-MAX_BYTES = 50_000_000
 _TRIAL_BYTES = 1_000_000
 _MAX_COLUMNS = 20_000  # Spark's own limit is a little higher
 _SUFFIXES = ("", ".csv", ".tsv", ".txt")  # by others Spark knows compressed files
 _SPECIAL = re.compile("[\0\ufeff]")  # comments, and a byte order mark
 _LINE_END = re.compile("\r\n|\r|\n")
-_RESERVED = {name.casefold() for name in (*ENGINE_COLUMNS, *INTERNAL_COLUMNS)}
+RESERVED = {name.casefold() for name in (*ENGINE_COLUMNS, *INTERNAL_COLUMNS)}
 
 
 def read_csv(path: str, separator: str, header: bool, is_trial: bool = False) -> tuple[pa.Table, Columns]:
@@ -73,8 +73,8 @@ def _build_splitter(separator: str, path: str) -> Callable[[str], list[str]]:
 def _read_text(path: Path, first_bytes: int | None) -> str:
     """Return the text of a file, or its whole lines within the first bytes."""
     is_plain = path.is_file() and path.suffix.lower() in _SUFFIXES
-    if not is_plain or (first_bytes is None and path.stat().st_size > MAX_BYTES):
-        raise NeedsSpark(f"only Spark reads '{path}': it is no plain file of at most {MAX_BYTES:,} bytes")
+    if not is_plain or (first_bytes is None and path.stat().st_size > LOADED_BYTES):
+        raise NeedsSpark(f"only Spark reads '{path}': it is no plain file of at most {LOADED_BYTES:,} bytes")
     with path.open("rb") as file:
         content = file.read(first_bytes)
     if len(content) == first_bytes:
@@ -91,6 +91,6 @@ def _read_text(path: Path, first_bytes: int | None) -> str:
 def _check_header(names: list[str], path: str) -> list[str]:
     folded = {name.casefold() for name in names}
     plain = all(name == name.strip(BLANK) and name for name in names)
-    if not plain or len(folded) != len(names) or folded & _RESERVED or len(names) > _MAX_COLUMNS:
+    if not plain or len(folded) != len(names) or folded & RESERVED or len(names) > _MAX_COLUMNS:
         raise NeedsSpark(f"only Spark reads '{path}': its header has empty, repeated or reserved names")
     return names

@@ -10,12 +10,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipelines.engine.json_rows import InvalidRow, Values, convert_values, read_object
+from pipelines.engine.types import get_columns
 from pipelines.errors import NeedsSpark, RunError
 from pipelines.filesystem import StoredFile, has_file, is_local, list_data_files, open_filesystem, read_file
-from pipelines.local.csv_files import MAX_BYTES, read_csv
+from pipelines.language.columns import Columns
+from pipelines.language.engines import LOADED_BYTES, LOADED_ROWS
+from pipelines.local.csv_files import RESERVED, read_csv
 
-MAX_ROWS = 1_000_000
 ChooseColumns = Callable[[Sequence[str]], Sequence[str]]
+_PLAIN = re.compile(r"[\w./:-]*", re.ASCII)  # in addresses whose order does not depend on their spelling
 _LINE_END = re.compile("\r\n|\r|\n")
 _WHOLE = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 _TIMES = (pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC"))
@@ -30,17 +33,30 @@ def read_dataset(name: str, paths: Sequence[str], format_: str, choose: ChooseCo
     reader = _READERS.get(format_)
     if reader is None:
         raise NeedsSpark(f"only Spark reads '{name}': it is {format_}")
-    files = [*list_files(paths)]
+    files = sorted(list_files(paths), key=lambda file: file.path)
     if not files:
         raise RunError(f"'{name}' has no files")
     if any("/" in file.name for file in files):
         raise NeedsSpark(f"only Spark reads '{name}': its files are in several folders")
-    if sum(file.size for file in files) > MAX_BYTES:
-        raise NeedsSpark(f"only Spark reads '{name}': it has more than {MAX_BYTES:,} bytes")
+    if sum(file.size for file in files) > LOADED_BYTES:
+        raise NeedsSpark(f"only Spark reads '{name}': it has more than {LOADED_BYTES:,} bytes")
     tables = [reader(name, file, choose) for file in files]
     if len({table.schema for table in tables}) > 1:
         raise NeedsSpark(f"only Spark reads '{name}': its files have different columns")
     return pa.concat_tables(tables)
+
+
+def read_rows(name: str, paths: Sequence[str], format_: str) -> tuple[pa.Table, Columns]:
+    """Return all rows of a dataset, with their position in `_ordinal`; raise as `read_dataset` does."""
+    rows = read_dataset(name, paths, format_, lambda columns: columns)
+    own = {column.casefold() for column in rows.column_names}
+    if len(own) < rows.num_columns or not own or own & RESERVED:
+        raise NeedsSpark(f"only Spark reads '{name}': its columns have repeated or reserved names")
+    if len(paths) > 1 and not all(map(_PLAIN.fullmatch, paths)):
+        raise NeedsSpark(f"only Spark knows the order of the files at '{name}'")
+    numbers = pa.array(range(rows.num_rows), pa.int64())
+    ordinals = pa.ListArray.from_arrays(pa.array(range(rows.num_rows + 1), pa.int32()), numbers)
+    return rows.append_column("_ordinal", ordinals), get_columns(rows.schema)
 
 
 def list_files(paths: Sequence[str]) -> Iterator[StoredFile]:
@@ -58,8 +74,8 @@ def _read_parquet(name: str, file: StoredFile, choose: ChooseColumns) -> pa.Tabl
     files, path = open_filesystem(file.path)
     with files.open_input_file(path) as source:
         parquet = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
-        if parquet.metadata.num_rows > MAX_ROWS:
-            raise NeedsSpark(f"only Spark reads '{name}': it has more than {MAX_ROWS:,} rows")
+        if parquet.metadata.num_rows > LOADED_ROWS:
+            raise NeedsSpark(f"only Spark reads '{name}': it has more than {LOADED_ROWS:,} rows")
         table = parquet.read([*choose(parquet.schema_arrow.names)])
     return pa.table([_convert(name, column, table.column(column)) for column in table.column_names], table.column_names)
 
@@ -67,7 +83,9 @@ def _read_parquet(name: str, file: StoredFile, choose: ChooseColumns) -> pa.Tabl
 def _convert(name: str, column: str, values: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return the values in the type that Spark reads from Parquet."""
     type_ = values.type
-    if pa.types.is_large_string(type_) or pa.types.is_dictionary(type_):
+    if pa.types.is_dictionary(type_):
+        return _convert(name, column, values.cast(type_.value_type))
+    if pa.types.is_large_string(type_):
         values = values.cast(pa.string())
     elif pa.types.is_timestamp(type_) and type_.unit in ("ms", "us"):
         values = values.cast(pa.timestamp("us", "UTC" if type_.tz else None))

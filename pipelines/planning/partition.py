@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from pipelines.errors import PipelineError, Problem, RunError
+from pipelines.filesystem import split_address
 from pipelines.language.columns import Columns
-from pipelines.language.formats import Mode
+from pipelines.language.formats import PARQUET_FORMATS, Mode
 from pipelines.language.origins import Origin
 from pipelines.planning.plan import Kind, Plan, Step, make_step_key
 from pipelines.planning.stage import Sink, TableStage
@@ -74,9 +75,15 @@ def add_partition(plan: Plan, columns: Mapping[str, str]) -> Plan:
     if output.mode is not Mode.OVERWRITE:
         message = f"a job with partitions replaces one of them, and cannot write with mode {output.mode.value}"
         problems.append(Problem("output.mode", message, final.line, code=CODE))
-    if output.format != "parquet":
-        message = f"a job with partitions writes parquet, and not {output.format} yet"
+    if output.format not in PARQUET_FORMATS:
+        message = f"a job with partitions writes {', '.join(PARQUET_FORMATS)}, and not {output.format}"
         problems.append(Problem("output.format", message, final.line, code=CODE))
+    if output.partition_by:
+        message = "a job with partitions has files of its own for each of them: leave partitionBy out"
+        problems.append(Problem("output.partitionBy", message, final.line, code=CODE))
+    if output.path and split_address(output.path):
+        message = "a path in a bucket would get the rows of the last partition alone: leave the path out"
+        problems.append(Problem("output.path", message, final.line, code=CODE))
     for step in plan.steps:
         if isinstance(step.stage, Sink) and step.stage.mode is Mode.OVERWRITE:
             message = f"{step.name} with mode overwrite would replace the rows of other partitions; let it append"
@@ -89,4 +96,5 @@ def add_partition(plan: Plan, columns: Mapping[str, str]) -> Plan:
     after = stage.infer_columns(plan.columns)
     title = f"partition {stage.describe()}"
     step = Step(make_step_key(len(plan.steps), "partition"), title, Kind.TABLE, after, final.line, stage)
-    return replace(plan, steps=(*plan.steps[:-1], step, replace(final, columns=after)))
+    steps = (*plan.steps[:-1], step, replace(final, columns=after))
+    return replace(plan, steps=steps, partition=columns)

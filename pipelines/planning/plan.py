@@ -61,13 +61,17 @@ class NamedCredential:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Steps in order, ending with the output; `str(plan)` groups them by the passes they run in."""
+    """Steps in order, ending with the output; `str(plan)` groups them by the passes they run in.
+
+    A run for a partition replaces the rows with the values `partition` of columns, which a step adds.
+    """
 
     steps: tuple[Step, ...]
     output: Output
     options: Options
     checks: tuple[CheckCall, ...] = ()
     warnings: tuple[Problem, ...] = field(default=())
+    partition: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def columns(self) -> Columns:

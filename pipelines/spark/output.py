@@ -45,13 +45,14 @@ from pipelines.filesystem import (
 from pipelines.language.columns import quote_column
 from pipelines.language.formats import TABLE_FORMATS, Mode, describe_unnamable_column
 from pipelines.planning.model import Output
-from pipelines.planning.plan import Step
+from pipelines.planning.plan import Plan, Step
 from pipelines.planning.stage import Export, Sink
 from pipelines.spark.tasks import iter_batches
 from pipelines.stages.dataframes import write_files
 from pipelines.stages.save import make_sink
 from pipelines.tables.commits import Write, list_covered, select_fitted, write_version
 from pipelines.tables.spark_tables import open_table
+from pipelines.tables.stored import measure_partitions
 
 _READERS = 8  # files whose metadata are read at once
 
@@ -62,14 +63,15 @@ def write_parquet(rows: DataFrame, path: str) -> WrittenFiles:
     return _protect_files(rows, path)
 
 
-def write_output(rows: DataFrame, output: Output, path: str, context: RunContext, since: int) -> WrittenFiles:
+def write_output(rows: DataFrame, plan: Plan, path: str, context: RunContext, since: int) -> WrittenFiles:
     """Write the output's rows to a new folder `path`, or as the next version of the output's table.
 
     Rows of another format than Parquet are read again. `since` is the time in milliseconds at which the run began.
     """
-    target = context.targets.get(OUTPUT, Target())
+    output, target = plan.output, context.targets.get(OUTPUT, Target())
     if output.format in TABLE_FORMATS:
-        write = Write(output.mode, output.keys, output.partition_by, context.author, since, output.within)
+        partition_by = tuple(plan.partition) or output.partition_by
+        write = Write(output.mode, output.keys, partition_by, context.author, since, output.within, plan.partition)
         return write_table(rows, output.format, target.location or path, write, target)
     columns = fit_appended(output.format, output.mode, output.partition_by, target, rows.dtypes)
     fitted = rows if columns is None else select_fitted(rows, columns)
@@ -133,6 +135,9 @@ def write_table(rows: DataFrame, format_: str, location: str, write: Write, targ
         raise RunError(fault)
     _check_keys(rows, write.keys)
     version = write_version(open_table(rows.sparkSession, format_, location), rows, write, target)
+    if write.partition:
+        parts = measure_partitions(format_, location, version.snapshot, tuple(write.partition))
+        version = replace(version, parts=parts)
     written = rows.count() if write.keys or version.written is None else version.written  # a merge writes old rows too
     return WrittenFiles.from_version(version, written)
 

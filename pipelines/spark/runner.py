@@ -164,7 +164,7 @@ class SparkRunner:
     def _write_output(self, engine: SparkEngine, output: DataFrame, path: str, split: Split) -> WrittenFiles:
         """Write the rows and check them: files afterwards, since nobody reads them yet, tables before their commit."""
         if self._plan.output.format == "parquet":
-            written = write_output(output, self._plan.output, path, self._run.context, self._run.since)
+            written = write_output(output, self._plan, path, self._run.context, self._run.since)
             self._run.check_failures()
             stored = read_parquet(output.sparkSession, output.schema, path)
             self._check_output(stored, split)
@@ -175,7 +175,7 @@ class SparkRunner:
         self._run.check_failures()
         self._check_output(output, split)
         engine.saves.copy_output(output, self._plan.output)
-        return write_output(output, self._plan.output, path, self._run.context, self._run.since)
+        return write_output(output, self._plan, path, self._run.context, self._run.since)
 
     def collect(self) -> DataFrame:
         """Return the output rows, cached by Spark, in no order."""

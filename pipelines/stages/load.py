@@ -289,6 +289,19 @@ pipeline:
     repeatable = True
     merge_schema: bool = Field(False, alias="mergeSchema")
 
+    def needs_spark(self, before: Columns) -> bool:
+        return bool(self.model_fields_set - {"path"}) or split_address(self.path) is not None
+
+    def load_locally(self, context: RunContext) -> tuple[pa.Table, Columns]:
+        from pipelines.local.dataset_files import read_rows
+
+        files = download_file(self.path, context, False) if is_web_address(self.path) else None
+        files = files or context.find_files(self.path, escaped=False)
+        if files.format not in (None, self.format) or files.partition_by or not files.paths:
+            raise NeedsSpark(f"only Spark reads '{self.path}' with load_parquet")
+        paths = [unescape_pattern(path) if self.path in context.inputs else path for path in files.paths]
+        return read_rows(self.path, paths, self.format)
+
 
 @register_stage("load_avro")
 class LoadAvro(FileSource):
@@ -372,6 +385,8 @@ class TableSource(FileSource):
         from pyspark.sql import functions as F
 
         rows = spark.read.format(self.format).options(**options).load(files.paths[0])
+        for name, value in files.partition:
+            rows = rows.where(F.col(quote_column(name)) == value)
         if context.local_folders is not None and files.format is None:
             self.check_files(rows, files.paths[0])
         return rows.withColumn("_ordinal", F.array(F.monotonically_increasing_id()))

@@ -56,7 +56,7 @@ def _find_view(name: str, files: Files) -> View | None:
         found = [open_filesystem(file.path)[1] for file in listed]
     elif format_ in TABLE_FORMATS and files.snapshot is not None:
         try:
-            addresses = list_snapshot_files(format_, paths[0], files.snapshot, None)
+            addresses = list_snapshot_files(format_, paths[0], files.snapshot, None, files.partition)
         except TableFault as error:
             raise NeedsSpark(f"only Spark reads '{name}': {error}") from error
         found = [resolve_file(paths[0], file) for file in addresses]

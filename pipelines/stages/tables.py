@@ -162,7 +162,7 @@ pipeline:
 
     def needs_spark(self, before: Columns) -> bool:
         types = dict(add_engine_columns(before).types)
-        found = (types.get(name, "") for name in self.list_references())
+        found = (types.get(name, UNKNOWN if before.open else "") for name in self.list_references())
         return any(each not in _SORTED_LOCALLY and not each.startswith("decimal") for each in found)
 
     def apply(self, rows: DataFrame, context: RunContext) -> DataFrame:
@@ -174,8 +174,11 @@ pipeline:
         return number_rows(materialize(rows).orderBy(*keys, "_ordinal"))
 
     def apply_locally(self, rows: pa.Table, context: RunContext) -> pa.Table:
+        from pipelines.engine.types import get_columns
         from pipelines.local.tables import sort_by_columns
 
+        if self.needs_spark(get_columns(rows.schema)):
+            raise NeedsSpark(f"only Spark sorts by the types of {self.describe()}")
         return sort_by_columns(rows, self._list_keys())
 
 

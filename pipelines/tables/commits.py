@@ -7,9 +7,10 @@ leaves a version that was never published; the next writer takes it back before 
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Protocol
 from uuid import uuid4
 
@@ -86,6 +87,14 @@ class Table(Protocol):
         """Add rows, and the columns that the table lacks."""
         ...
 
+    def read_partition_columns(self) -> tuple[str, ...]:
+        """Return the columns by whose values the table's files are split."""
+        ...
+
+    def replace_partition(self, rows: DataFrame, partition: Mapping[str, str]) -> None:
+        """Replace the rows with these values in the columns that split the files, and add columns as an append does."""
+        ...
+
     def merge(self, rows: DataFrame, keys: Sequence[str], gone: DataFrame | None) -> None:
         """Update the rows with equal keys and add the others, with the columns that the table lacks.
 
@@ -102,7 +111,8 @@ class Table(Protocol):
 class Write:
     """How rows become a version; `since` is the time in milliseconds at which the run began.
 
-    A merge removes rows of other keys whose value of the column `within` the rows have.
+    A merge removes rows of other keys whose value of the column `within` the rows have. The rows of a `partition` have
+    these values in the columns by which the table is split, and replace those that have them, too.
 
     Commits of other writers are kept from the time on at which the target's writers were listed, or else from then.
     """
@@ -113,6 +123,7 @@ class Write:
     author: str
     since: int
     within: str | None = None
+    partition: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def write_version(table: Table, rows: DataFrame, write: Write, target: Target) -> TableVersion:
@@ -143,6 +154,11 @@ def _commit(table: Table, rows: DataFrame, write: Write, target: Target) -> None
     named = name_void(rows)
     if not table.exists():
         table.create(named, write.partition_by)
+        return
+    if write.partition and _keeps_partitions(table, write, target):
+        fitted = select_fitted(named, fit_columns(named.dtypes, table.read_columns(), table.widens_scales))
+        table.evolve(fitted)
+        table.replace_partition(fitted, write.partition)
         return
     if write.mode in (Mode.OVERWRITE, Mode.ERROR, Mode.IGNORE) or begins:
         table.replace(named, write.partition_by)
@@ -175,6 +191,23 @@ def mark_gone(rows: DataFrame, gone: DataFrame) -> DataFrame:
     return kept.unionByName(gone.withColumn(GONE, F.lit(True)), allowMissingColumns=True)
 
 
+def _keeps_partitions(table: Table, write: Write, target: Target) -> bool:
+    """Return whether the table has partitions of the same kind, which stay: published ones, or those of living writers.
+
+    Raises RunError for a table that is split otherwise than the published version says.
+    """
+    columns = table.read_partition_columns()
+    if columns != tuple(write.partition):
+        if target.fits_types:
+            raise RunError(
+                f"another program has split the table by {', '.join(columns) or 'nothing'}, and its partitions are by "
+                f"{', '.join(write.partition)}: restore an earlier version of the dataset"
+            )
+        return False
+    later = _list_later(table, target)
+    return target.fits_types or any(each.author and not _is_abandoned(each, write, target) for each in later)
+
+
 def _has_living_writer(table: Table, write: Write, target: Target) -> bool:
     """Return whether a table without a published version has commits that may yet be published."""
     return table.exists() and any(not _is_abandoned(each, write, target) for each in table.list_commits())
@@ -187,17 +220,18 @@ def _take_back(table: Table, write: Write, target: Target) -> None:
     """
     if target.snapshot is None or not table.exists():
         return
-    later: list[Commit] = []
-    for commit in table.list_commits():
-        if commit.snapshot == target.snapshot:
-            break
-        later.append(commit)
+    later = _list_later(table, target)
     if target.restored:  # a living writer has restored it before its own commit
         later = [] if any(each.author and not _is_abandoned(each, write, target) for each in later) else later
     elif not all(_is_abandoned(each, write, target) for each in later):
         later = []
     if later:
         table.restore(target.snapshot)
+
+
+def _list_later(table: Table, target: Target) -> list[Commit]:
+    """Return the commits after the published version, the last one first."""
+    return [*takewhile(lambda commit: commit.snapshot != target.snapshot, table.list_commits())]
 
 
 def _is_abandoned(commit: Commit, write: Write, target: Target) -> bool:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
-from pipelines.filesystem import S3Access, find_access, split_address
+from pipelines.contract.report import TablePart
+from pipelines.filesystem import S3Access
 from pipelines.tables.protocol import (
     TARGET_BYTES,
     CommitConflict,
     MergedFiles,
     TableFault,
+    Values,
+    find_table_access,
     make_log_fault,
     resolve_file,
+    sum_parts,
 )
 
 if TYPE_CHECKING:
@@ -38,17 +41,27 @@ class StoredDeltaTable:
         self._location = location.rstrip("/")
         self._access = access
 
-    def list_files(self, snapshot: str) -> tuple[str, ...]:
+    def list_files(self, snapshot: str, partition: Values = ()) -> tuple[str, ...]:
         with _explain_failures():
             table = open_delta_table(self._location, self._access, int(snapshot))
             features = {*(table.protocol().reader_features or ())}
-            paths = list_paths(table)
+            files = _read_files(table)
+            wanted = {f"partition.{name}": value for name, value in partition}
+            paths = [file["path"] for file in files if wanted.items() <= file.items()]
         if unknown := features - _READABLE_FEATURES:
             raise TableFault(
                 f"SQL does not read Delta tables with {', '.join(sorted(unknown))}; load_delta does.",
                 "unsupported-table",
             )
         return tuple(resolve_file(self._location, unquote(path)) for path in paths)
+
+    def measure_partitions(self, snapshot: str, columns: tuple[str, ...]) -> tuple[TablePart, ...]:
+        with _explain_failures():
+            files = _read_files(open_delta_table(self._location, self._access, int(snapshot)))
+        return sum_parts(
+            (tuple(file[f"partition.{name}"] for name in columns), file["num_records"], file["size_bytes"])
+            for file in files
+        )
 
     def merge_files(self, snapshot: str, author: str) -> MergedFiles | None:
         from deltalake.exceptions import CommitFailedError
@@ -143,9 +156,14 @@ def keeps_paths(table: DeltaTable) -> bool:
 
 def list_paths(table: DeltaTable) -> Iterable[str]:
     """Return the paths of the table's files, as its log has them."""
+    return [file["path"] for file in _read_files(table)]
+
+
+def _read_files(table: DeltaTable) -> list[dict[str, Any]]:
+    """Return what the table's log has about its files."""
     import pyarrow as pa
 
-    return pa.table(table.get_add_actions()).column("path").to_pylist()
+    return pa.table(table.get_add_actions(flatten=True)).to_pylist()
 
 
 def restore_delta_table(location: str, version: int, author: str) -> bool:
@@ -155,8 +173,7 @@ def restore_delta_table(location: str, version: int, author: str) -> bool:
     """
     from deltalake.exceptions import CommitFailedError, DeltaError
 
-    address = split_address(location)
-    access = replace(find_access(address[0]), bucket=address[0]) if address else None
+    access = find_table_access(location)
     try:
         table = open_delta_table(location, access, limits=_SHORT)
         if table.protocol().min_writer_version > _PLAIN_WRITER or not keeps_paths(table):

@@ -9,18 +9,22 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import reduce
 from itertools import pairwise
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from pipelines.contract.report import TablePart
 from pipelines.filesystem import S3Access, delete_file, has_file, list_data_files, write_file
 from pipelines.tables.protocol import (
     TARGET_BYTES,
     CommitConflict,
     MergedFiles,
     TableFault,
+    Values,
     make_log_fault,
     resolve_file,
+    sum_parts,
 )
 from pipelines.tables.snapshots import LOG_FOLDERS, name_iceberg_snapshot, parse_iceberg_snapshot
 
@@ -43,14 +47,8 @@ class StoredIcebergTable:
         self._location = location.rstrip("/")
         self._access = access
 
-    def list_files(self, snapshot: str) -> tuple[str, ...]:
-        from pyiceberg.exceptions import ValidationError
-
-        try:
-            table = self.open(parse_iceberg_snapshot(snapshot).file)
-            tasks = [*table.scan().plan_files()]
-        except (OSError, ValueError, ValidationError) as error:
-            raise make_log_fault("Iceberg") from error
+    def list_files(self, snapshot: str, partition: Values = ()) -> tuple[str, ...]:
+        _, tasks = self._plan_files(snapshot, partition)
         if any(task.delete_files for task in tasks):
             raise TableFault(
                 "SQL does not read Iceberg tables with delete files. load_iceberg does; rewrite_data_files removes "
@@ -58,6 +56,36 @@ class StoredIcebergTable:
                 "unsupported-table",
             )
         return tuple(resolve_file(self._location, task.file.file_path) for task in tasks)
+
+    def measure_partitions(self, snapshot: str, columns: tuple[str, ...]) -> tuple[TablePart, ...]:
+        table, tasks = self._plan_files(snapshot)
+        positions = {
+            id_: [[field.name for field in spec.fields].index(name) for name in columns]
+            for id_, spec in table.specs().items()
+            if {*columns} <= {field.name for field in spec.fields}
+        }
+        return sum_parts(
+            (
+                tuple(str(task.file.partition[at]) for at in positions[task.file.spec_id]),
+                task.file.record_count,
+                task.file.file_size_in_bytes,
+            )
+            for task in tasks
+        )
+
+    def _plan_files(self, snapshot: str, partition: Values = ()) -> tuple[Table, list[FileScanTask]]:
+        """Return the table as a snapshot has it, and its files, of one partition or all."""
+        from pyiceberg.exceptions import ValidationError
+        from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, EqualTo
+
+        everything: BooleanExpression = AlwaysTrue()
+        wanted = (EqualTo(name, value) for name, value in partition)  # pyright: ignore[reportCallIssue]
+        chosen = reduce(And, wanted, everything)
+        try:
+            table = self.open(parse_iceberg_snapshot(snapshot).file)
+            return table, [*table.scan(chosen).plan_files()]
+        except (OSError, ValueError, ValidationError) as error:
+            raise make_log_fault("Iceberg") from error
 
     def merge_files(self, snapshot: str, author: str) -> MergedFiles | None:
         from pyiceberg.exceptions import CommitFailedException

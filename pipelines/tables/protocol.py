@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
-from pipelines.filesystem import split_address
+from pipelines.contract.report import TablePart
+from pipelines.filesystem import S3Access, find_access, split_address
 
 TARGET_BYTES = 128 * 1024**2  # of merged files
 
@@ -25,6 +26,10 @@ class TableFault(Exception):
         self.code = code
 
 
+Values = tuple[tuple[str, str], ...]
+"""Columns and their values."""
+
+
 @dataclass(frozen=True, slots=True)
 class MergedFiles:
     """The snapshot that has the same rows in fewer files, and how many files were merged into how many."""
@@ -37,8 +42,14 @@ class MergedFiles:
 class StoredTable(Protocol):
     """A table in a folder; every method raises TableFault. Addresses of files are below the table's, or absolute."""
 
-    def list_files(self, snapshot: str) -> tuple[str, ...]:
-        """Return the addresses of a snapshot's data files."""
+    def list_files(self, snapshot: str, partition: Values = ()) -> tuple[str, ...]:
+        """Return the addresses of a snapshot's data files, of a table that is split by columns those with the values of
+        one `partition`.
+        """
+        ...
+
+    def measure_partitions(self, snapshot: str, columns: tuple[str, ...]) -> tuple[TablePart, ...]:
+        """Return the values of the columns by which a snapshot is split, as its log has them, in their order."""
         ...
 
     def merge_files(self, snapshot: str, author: str) -> MergedFiles | None:
@@ -56,6 +67,21 @@ class StoredTable(Protocol):
         Where a log keeps such snapshots, they expire by a commit. Raises CommitConflict.
         """
         ...
+
+
+def find_table_access(location: str) -> S3Access | None:
+    """Return a run's access to the bucket of a table; None for a folder."""
+    address = split_address(location)
+    return replace(find_access(address[0]), bucket=address[0]) if address else None
+
+
+def sum_parts(measures: Iterable[tuple[tuple[str, ...], int, int]]) -> tuple[TablePart, ...]:
+    """Return the partitions of files, each given by its values, rows and bytes, in the order of the values."""
+    parts: dict[tuple[str, ...], TablePart] = {}
+    for values, rows, size in measures:
+        before = parts.get(values, TablePart(values, 0, 0))
+        parts[values] = TablePart(values, before.rows + rows, before.bytes + size)
+    return tuple(parts[values] for values in sorted(parts))
 
 
 def make_log_fault(name: str) -> TableFault:

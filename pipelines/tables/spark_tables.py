@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
 from itertools import chain
 from typing import Any
 from uuid import uuid4
 
-from pyspark.sql import DataFrame, DataFrameWriterV2, SparkSession
+from pyspark.sql import Column, DataFrame, DataFrameWriterV2, SparkSession
 from pyspark.sql import functions as F
 
 from pipelines.contract.report import TableVersion
 from pipelines.engine.appending import FittedColumn
 from pipelines.engine.widening import adds_fields_only
 from pipelines.filesystem import read_file
-from pipelines.language.columns import quote_column
+from pipelines.language.columns import quote_column, quote_text
 from pipelines.tables.commits import DELTA_AUTHOR, GONE, MAX_COMMITS, Commit, Table, mark_gone, select_fitted
 from pipelines.tables.delta import restore_delta_table
 from pipelines.tables.delta_functions import allow_delta_functions
@@ -68,8 +69,7 @@ class DeltaTable:
         wanted = dict(rows.dtypes)
         columns = [FittedColumn(name, name, wanted.get(name, type_)) for name, type_ in stored.dtypes]
         if not all(adds_fields_only(type_, each.type) for (_, type_), each in zip(stored.dtypes, columns, strict=True)):
-            partition_by = self._load_snapshot().metadata().partitionSchema().fieldNames()
-            self.replace(select_fitted(stored, columns), [*partition_by])
+            self.replace(select_fitted(stored, columns), self.read_partition_columns())
 
     def create(self, rows: DataFrame, partition_by: Sequence[str]) -> None:
         rows.write.format("delta").mode("errorifexists").partitionBy(*partition_by).save(self.location)
@@ -80,6 +80,14 @@ class DeltaTable:
 
     def append(self, rows: DataFrame) -> None:
         rows.write.format("delta").mode("append").option("mergeSchema", True).save(self.location)
+
+    def read_partition_columns(self) -> tuple[str, ...]:
+        return tuple(self._load_snapshot().metadata().partitionSchema().fieldNames())
+
+    def replace_partition(self, rows: DataFrame, partition: Mapping[str, str]) -> None:
+        condition = " AND ".join(f"{quote_column(name)} = {quote_text(value)}" for name, value in partition.items())
+        writer = rows.write.format("delta").mode("overwrite").option("mergeSchema", True)
+        writer.option("replaceWhere", condition).save(self.location)
 
     def merge(self, rows: DataFrame, keys: Sequence[str], gone: DataFrame | None) -> None:
         java: Any = (rows if gone is None else mark_gone(rows, gone)).alias("new")
@@ -105,12 +113,11 @@ class DeltaTable:
         signed = entry.get("userMetadata") == author and entry["operation"] == "WRITE"
         metrics: Mapping[str, str] = entry.get("operationMetrics", {}) if signed else {}
         written = int(metrics["numOutputRows"]) if "numOutputRows" in metrics else None
-        if written is not None and entry["operationParameters"].get("mode") in _WHOLE:
+        if written is not None and _replaces_all(entry["operationParameters"]):
             total, size = written, int(metrics["numOutputBytes"])
         else:  # two jobs of Spark over the log
             total, size = rows.count(), snapshot.sizeInBytes()
-        partitions = tuple(snapshot.metadata().partitionSchema().fieldNames())
-        return TableVersion(str(version), total, size, tuple(rows.dtypes), partitions, written)
+        return TableVersion(str(version), total, size, tuple(rows.dtypes), self.read_partition_columns(), written)
 
     def _read_log(self, newest: int) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """Yield numbers and commits of the newest versions, the last one first."""
@@ -189,12 +196,14 @@ class IcebergTable:
         self._make_writer(rows, partition_by).replace()
 
     def append(self, rows: DataFrame) -> None:
-        given = {*rows.columns}
-        columns = (
-            F.col(quote_column(name)) if name in given else F.lit(None).cast(type_).alias(name)
-            for name, type_ in self.read_columns()
-        )
-        rows.select(*columns).writeTo(self._name).append()
+        self._complete(rows).writeTo(self._name).append()
+
+    def read_partition_columns(self) -> tuple[str, ...]:
+        return tuple(field.name() for field in self._tables.load(self.location).spec().fields())
+
+    def replace_partition(self, rows: DataFrame, partition: Mapping[str, str]) -> None:
+        conditions = [F.col(quote_column(name)) == value for name, value in partition.items()]
+        self._complete(rows).writeTo(self._name).overwrite(reduce(Column.__and__, conditions))
 
     def merge(self, rows: DataFrame, keys: Sequence[str], gone: DataFrame | None) -> None:
         view = f"spindle_new_{uuid4().hex}"
@@ -230,6 +239,15 @@ class IcebergTable:
         written = int(summary.get("added-records") or 0) if summary.get("spindle.author") == author else None
         return TableVersion(name, total, size, tuple(rows.dtypes), written=written)
 
+    def _complete(self, rows: DataFrame) -> DataFrame:
+        """Return the rows with all columns of the table, null where the rows have none."""
+        given = {*rows.columns}
+        columns = (
+            F.col(quote_column(name)) if name in given else F.lit(None).cast(type_).alias(name)
+            for name, type_ in self.read_columns()
+        )
+        return rows.select(*columns)
+
     def _make_writer(self, rows: DataFrame, partition_by: Sequence[str]) -> DataFrameWriterV2:
         writer = rows.writeTo(self._name).using("iceberg").tableProperty("format-version", "2")
         if partition_by:
@@ -252,6 +270,11 @@ _KINDS: Mapping[str, Callable[[SparkSession, str], Table]] = {"delta": DeltaTabl
 def open_table(spark: SparkSession, format_: str, location: str) -> Table:
     """Return the table of a format in a folder, which need not exist."""
     return _KINDS[format_](spark, location)
+
+
+def _replaces_all(parameters: Mapping[str, Any]) -> bool:
+    """Return whether the parameters of a Delta commit are those of a write after which a table has its rows alone."""
+    return parameters.get("mode") in _WHOLE and parameters.get("predicate", "[]") == "[]"
 
 
 def list_logged_files(rows: DataFrame, format_: str, location: str) -> list[str]:

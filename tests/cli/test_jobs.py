@@ -110,6 +110,24 @@ def test_an_execution_is_cancelled_and_retried(api: Api, spindle: Spindle) -> No
     assert spindle("cancel", JOB, "nothing").exit_code == 1
 
 
+def test_an_execution_without_room_is_refused_or_queued(api: Api, spindle: Spindle) -> None:
+    job = api.job("Shop")
+    api.post("/pools", {"name": "shop-host", "limit": 1})
+    api.put(job.path, {"pools": ["shop-host"]})
+    running = job.execute()
+    refused = spindle("execute", JOB)
+    assert (refused.exit_code, "'shop-host'" in refused.output, "--queue" in refused.output) == (1, True, True)
+    queued = spindle("execute", JOB, "--queue").output
+    assert "was accepted, and waits for room: pool shop-host." in queued
+    assert [each["state"] for each in api.get(f"{job.path}/executions")] == ["QUEUED", "PENDING"]
+    assert spindle("cancel", JOB).exit_code == 0
+    assert spindle("retry", JOB).exit_code == 1
+    assert "waits for room: pool shop-host." in spindle("retry", JOB, "--queue").output
+    job.complete(running, ROWS)
+    wait = spindle("execute", JOB, "--queue", "--wait", 0)
+    assert (wait.exit_code, "has not ended" in wait.output) == (3, True)
+
+
 def test_a_job_forgets_the_pages_that_it_knows(api: Api, spindle: Spindle) -> None:
     job = api.job("Shop")
     metrics = {"knownPages": {"earlier": None, "written": True}}

@@ -67,11 +67,15 @@ class NewVersion:
 
 @dataclass(frozen=True, slots=True)
 class ReplacedPartition:
-    """The partition that new files are, and the parts of the version before that stay beside it."""
+    """The partition that new files are, and the parts of the version before that stay beside it.
+
+    Those of a table's version are `logged`, with the new one, as its log has them.
+    """
 
     key: str
     scheme: str
     kept: Mapping[str, StoredPartition]
+    logged: Mapping[str, StoredPartition] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +235,11 @@ class DatasetRepository(Repository[Dataset]):
             known_pages=current.known_pages if current else None,
         )
         if partition is not None:
-            _keep_partitions(version, current, partition)
+            if partition.logged is None:
+                _keep_partitions(version, current, partition)
+            else:
+                version.partition_scheme, version.partitions = partition.scheme, dict(partition.logged)
+                version.added_bytes = partition.logged[partition.key].bytes or 0
             if dataset.retained_versions is None and dataset.retained_days is None:
                 dataset.retained_versions = KEPT_OF_PARTITIONS
         self.session.add(version)
@@ -239,6 +247,9 @@ class DatasetRepository(Repository[Dataset]):
         self.session.flush()
         if not _is_later(current, version):
             dataset.current_version_id, dataset.format = version.id, files.format
+        elif current is not None and partition is not None and partition.key in current.partitions:
+            written = replace(current.partitions[partition.key], execution_id=execution_id or "")
+            current.partitions = {**current.partitions, partition.key: written}
         return version
 
     def restore(self, dataset: Dataset, version: DatasetVersion) -> DatasetVersion:

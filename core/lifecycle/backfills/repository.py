@@ -74,7 +74,7 @@ class BackfillRepository(Repository[Backfill]):
             state = "PRESENT" if part else "MISSING"
             if execution is not None and execution[2] not in (State.COMPLETED, State.CANCELLED):
                 state = "FAILED" if execution[2] == State.FAILED else "RUNNING"
-            rows, written_by = (part.rows, part.execution_id) if part else (None, None)
+            rows, written_by = (part.rows, part.execution_id or None) if part else (None, None)
             _, execution_id, execution_state, error = execution or (None, None, None, None)
             found.append(Partition(key, state, rows, written_by, execution_id, execution_state, error))
         return found

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from core.data.datasets.references import DatasetReference, choose_table, parse_reference
 from core.data.datasets.repository import MAX_PATH_CHARACTERS, SCHEME, DatasetRepository, get_address
 from core.data.datasets.versions import get_version
+from core.definitions.jobs.partitions import make_partition_columns
 from core.errors import BadInput, Conflict, Detail, NotFound
 from core.infra.validation import is_storable
 from core.tables import Dataset, DatasetRead, DatasetVersion, Execution, Job, Project
@@ -229,7 +230,7 @@ def _freeze(version: DatasetVersion) -> FrozenInput:
         format=version.format,
         locations=tuple(version.locations),
         snapshot=version.snapshot,
-        columns=tuple(columns) if version.partition_by else (),
+        columns=tuple(columns) if version.partition_by or version.snapshot else (),
         partition_by=tuple(version.partition_by),
     )
 
@@ -254,7 +255,11 @@ def narrow_inputs(session: Session, execution: Execution, inputs: Mapping[str, F
                     f"'{get_input_name(key)}' has no partition '{execution.partition}' yet: execute its job first."
                 )
                 raise Conflict(sentence, code="partition-missing")
-            narrowed[key] = replace(read, locations=(part.location,))
+            if read.snapshot is None:
+                narrowed[key] = replace(read, locations=(part.location,))
+            else:
+                columns = make_partition_columns(execution.partition, execution.partition_scheme)
+                narrowed[key] = replace(read, partition=tuple(columns.items()))
     return narrowed
 
 

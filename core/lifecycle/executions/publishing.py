@@ -6,6 +6,7 @@ The caller has locked the organization, so two appends never start from the same
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -14,6 +15,7 @@ from core.data.datasets.column_details import add_details
 from core.data.datasets.known_pages import find_dataset, find_known_pages, replace_known_pages
 from core.data.datasets.repository import DatasetRepository, NewVersion, ReplacedPartition
 from core.data.files.process import FileReader
+from core.definitions.jobs.partitions import SEPARATOR
 from core.errors import BadInput
 from core.infra.storage.protocol import (
     InvalidKey,
@@ -35,7 +37,8 @@ from core.lifecycle.executions.outputs import (
 from core.lifecycle.executions.paths import get_rejected_path, resolve_output
 from core.lifecycle.executions.payload import CompletionPayload
 from core.tables import Dataset, DatasetVersion, Execution, Job, Project
-from pipelines.contract.report import ColumnTypes, Layout, describe_columns
+from core.tables.datasets import StoredPartition
+from pipelines.contract.report import ColumnTypes, Layout, TableVersion, describe_columns
 from pipelines.contract.request import OUTPUT, REJECTED_FOLDER
 from pipelines.language.formats import TABLE_FORMATS, Mode
 from pipelines.tables.snapshots import get_position
@@ -218,7 +221,7 @@ def publish_output(
     )
     appends = execution.output_mode == "append" and layout.total_rows is None
     earlier = _find_appended(datasets, execution, dataset) if appends else None
-    replaced = _find_replaced(execution, datasets.find_version(dataset))
+    replaced = _find_replaced(execution, datasets.find_version(dataset), files, layout.table)
     path = execution.output_name
     datasets.publish(dataset, execution.id, files, path=path, append_to=earlier, partition=replaced)
     dataset.logical_path = execution.output_name
@@ -329,11 +332,26 @@ def _describe_columns(execution: Execution, name: str, columns: ColumnTypes) -> 
     return add_details(describe_columns(columns), written.columns if written else (), datasets)
 
 
-def _find_replaced(execution: Execution, current: DatasetVersion | None) -> ReplacedPartition | None:
-    if execution.partition is None or execution.partition_scheme is None:
+def _find_replaced(
+    execution: Execution, current: DatasetVersion | None, files: NewVersion, table: TableVersion | None
+) -> ReplacedPartition | None:
+    """Return the partition that the execution's files or its version of a table replace.
+
+    Partitions without rows are not in a table's log, nor is who wrote the others.
+    """
+    key = execution.partition
+    if key is None or execution.partition_scheme is None:
         return None
     kept = list_kept_partitions(execution, current)
-    return ReplacedPartition(execution.partition, execution.partition_scheme, kept)
+    if table is None:
+        return ReplacedPartition(key, execution.partition_scheme, kept)
+    own = StoredPartition(execution.id, files.location, 0, 0)
+    parts = {key: own, **{each: part for each, part in kept.items() if part.rows == 0}}
+    for part in table.parts:
+        name = SEPARATOR.join(part.values)
+        before = own if name == key else kept.get(name, replace(own, execution_id=""))
+        parts[name] = replace(before, rows=part.rows, bytes=part.bytes)
+    return ReplacedPartition(key, execution.partition_scheme, kept, parts)
 
 
 def _find_appended(datasets: DatasetRepository, execution: Execution, dataset: Dataset) -> DatasetVersion | None:

@@ -205,6 +205,7 @@ def _locate_inputs(storage: Storage, execution: Execution) -> dict[str, Files]:
             snapshot=read.snapshot,
             columns=read.columns,
             partition_by=read.partition_by,
+            partition=read.partition,
         )
         for path, read in execution.inputs.items()
     }

@@ -41,13 +41,13 @@ from core.lifecycle.executions.permissions import NO_SCRIPTS, may_run_scripts
 from core.lifecycle.executions.pod_options import choose_pods
 from core.lifecycle.submission.given_rows import freeze_rows
 from core.lifecycle.submission.uploaded_plugins import freeze_plugins
-from core.tables import Agent, Execution, Job, Project, new_id, now
-from core.tables.executions import FrozenInput, FrozenOutput, FrozenPages
+from core.tables import Agent, DatasetVersion, Execution, Job, Project, new_id, now
+from core.tables.executions import FrozenBuild, FrozenInput, FrozenOutput, FrozenPages
 from core.tables.states import State
-from driver.protocol import PARTITIONS_PROTOCOL, TRIALS_PROTOCOL
+from driver.protocol import PARTITIONS_PROTOCOL, TABLE_PARTITIONS_PROTOCOL, TRIALS_PROTOCOL
 from pipelines.contract.request import OUTPUT, PlannedStep
 from pipelines.errors import PipelineError, Problem
-from pipelines.language.engines import EngineName
+from pipelines.language.engines import LOADED_BYTES, EngineName
 from pipelines.language.formats import Mode, list_format_libraries
 from pipelines.language.parameters import find_unknown_parameters
 from pipelines.local.engine_choice import choose_engine, find_engine_conflict
@@ -58,6 +58,7 @@ from pipelines.planning.plan import Plan
 from pipelines.planning.script_reader import read_packages
 from pipelines.spark.jars import LibrariesMissing, require_jars
 from pipelines.spark.requirements import find_missing_libraries
+from pipelines.stages.load import LoadParquet
 from pipelines.transforms.transform import Transforms
 
 
@@ -126,16 +127,13 @@ def plan_execution(session: Session, settings: Settings, request: SubmitRequest)
     agent = _load_agent(session, job)
     build = select_build(session, settings, job.parameters, project.parameters)
     publishes = job.publish if request.publish is None else request.publish
-    if not publishes and build is not None and (build.protocol or 0) < TRIALS_PROTOCOL:
-        sentence = f"Version {build.version} of the engine always publishes. Choose a newer one."
-        raise Conflict(sentence, code="old-engine")
+    if not publishes:
+        _check_protocol(build, TRIALS_PROTOCOL, "always publishes")
     partitions = read_partitions(job.partitions)
     partition = choose_partition(partitions, request, max(now(), request.tick_at or now()))
     if partition is not None:
         request = replace(request, parameters={**request.parameters, **partitions.split(partition)})
-        if build is not None and (build.protocol or 0) < PARTITIONS_PROTOCOL:
-            sentence = f"Version {build.version} of the engine knows no partitions. Choose a newer one."
-            raise Conflict(sentence, code="old-engine")
+        _check_protocol(build, PARTITIONS_PROTOCOL, "knows no partitions")
     arguments = select_positional(request.arguments)
     pipeline, fault = _find_pipeline(session, settings, agent, arguments)
     execution = Execution(
@@ -169,6 +167,12 @@ def plan_execution(session: Session, settings: Settings, request: SubmitRequest)
     )
     _Planner(session, settings, request, project, job, execution).plan()
     return PlannedExecution(request, execution, is_new=True, fault=fault)
+
+
+def _check_protocol(build: FrozenBuild | None, protocol: int, fault: str) -> None:
+    """Raise Conflict for a build of the engine whose drivers are older than a number of the protocol."""
+    if build is not None and (build.protocol or 0) < protocol:
+        raise Conflict(f"Version {build.version} of the engine {fault}. Choose a newer one.", code="old-engine")
 
 
 def choose_partition(partitions: Partitions, request: SubmitRequest, at: datetime) -> str | None:
@@ -319,6 +323,9 @@ class _Planner:
         check_rejected_path(self.session, self.project, self.job, plan, written)
         execution.output_name, execution.output_mode = execution.outputs[OUTPUT].path, plan.output.mode.value
         self._check_modes(execution.outputs)
+        writes_table = execution.partition is not None and execution.outputs[OUTPUT].location is not None
+        if writes_table or any(each.partition for each in execution.inputs.values()):
+            _check_protocol(execution.engine_build, TABLE_PARTITIONS_PROTOCOL, "knows no partitions of tables")
         self._choose_engine(plan)
         execution.libraries = _require_libraries(plan, execution.inputs)
         buckets, name = plan.bucket_credentials, plan.options.login
@@ -377,7 +384,21 @@ class _Planner:
             where = f"line {conflict.line}" if conflict.line else conflict.path
             raise Conflict(_make_sentence(conflict.message), code=conflict.code, path=where)
         choice = choose_engine(plan, wanted)
-        self.execution.engine, self.execution.spark_reason = wanted, choice.reason or None
+        reason = choice.reason or (self._find_large_input(plan) if choice.may_change else None)
+        self.execution.engine, self.execution.spark_reason = wanted, reason or None
+
+    def _find_large_input(self, plan: Plan) -> str | None:
+        """Return why only Spark reads one of the datasets that the plan loads, which a run would find out late."""
+        for path in (step.stage.path for step in plan.steps if isinstance(step.stage, LoadParquet)):
+            read = self.execution.inputs.get(path)
+            version = self.session.get(DatasetVersion, read.version) if read and read.is_published else None
+            if read is None or version is None:
+                continue
+            parts = [part for part in version.partitions.values() if part.location in read.locations]
+            size = sum(part.bytes or 0 for part in parts) if parts else version.size_bytes or 0
+            if version.format != LoadParquet.format or size > LOADED_BYTES:
+                return f"the format or size of '{path}'"
+        return None
 
     def _check_modes(self, outputs: Mapping[str, FrozenOutput]) -> None:
         """Raise Conflict for rows that the mode `error` protects; the driver looks again."""

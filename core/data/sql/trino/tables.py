@@ -105,6 +105,10 @@ class TrinoTables:
             query = query or self._folders.create(schema, name, table, files)
         if query is not None:
             self._client.fetch(f"CREATE OR REPLACE VIEW {CATALOG}.{schema}.{name} SECURITY INVOKER AS {query}")
+        for column in columns:
+            if column.description:  # for clients that ask Trino itself
+                place = f"{CATALOG}.{schema}.{name}.{quote_identifier(column.name)}"
+                self._client.fetch(f"COMMENT ON COLUMN {place} IS {quote_literal(column.description)}")
 
     def _drop_unused(self, schema: str, table: Table, current: str) -> None:
         """Drop the tables of the dataset's earlier versions that no query of this process has read for an hour."""
@@ -143,7 +147,7 @@ def _strip_part(name: str) -> str:
 
 
 def _name_table(table: Table) -> str:
-    columns = [(column.name, column.type) for column in table.columns]
+    columns = [(column.name, column.type, column.description) for column in table.columns]
     files = None if is_filled_once(table) else table.files
     layout = [table.format, table.locations, table.snapshot, table.partition_by, files]
     content = json.dumps([*layout, columns, bool(table.row_count)])

@@ -180,7 +180,9 @@ def test_all_parameters_of_a_partition_name_it(shop: Shop) -> None:
     ("text", "reason"),
     [
         ("output: {mode: append}\n", "mode append"),
-        ("output: {format: delta}\n", "not delta"),
+        ("output: {format: csv}\n", "not csv"),
+        ("output: {partitionBy: [title]}\n", "leave partitionBy out"),
+        ("output: {path: 's3://goods/days'}\n", "a path in a bucket"),
         ("spindle: {incremental: true}\n", "mode append"),
         ("", "column 'title'"),
         ("", "DAY"),

@@ -148,6 +148,7 @@ def describe_places(shop: Shop, first: Execution, execution: Execution) -> dict[
                 "snapshot": None,
                 "columns": [],
                 "partitionBy": [],
+                "partition": [],
             }
         },
         "selectors": url(selectors_key(shop.organization_id)),

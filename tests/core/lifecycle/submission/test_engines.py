@@ -9,7 +9,7 @@ import pytest
 from core.errors import Conflict
 from core.lifecycle.executions.spec import build_spec
 from core.tables import Execution
-from pipelines.language.engines import EngineName
+from pipelines.language.engines import LOADED_BYTES, EngineName
 from tests.support.shop import PIPELINE, Shop
 
 SQL = f"{PIPELINE}  - {{stage: sql_query, args: [SELECT 1 AS one FROM rows]}}"
@@ -27,6 +27,20 @@ def test_a_plan_gets_the_engine_that_it_needs(shop: Shop) -> None:
     shop.write_pipeline(SQL)
     execution, begins_with_spark = submit(shop)
     assert (execution.engine, execution.spark_reason, begins_with_spark) == ("auto", "sql_query in line 4", True)
+
+
+def test_a_large_dataset_is_loaded_by_spark(shop: Shop) -> None:
+    load = "pipeline: [{stage: load_parquet, args: ['spindle://shop/books']}]"
+    for size, output, reason in (
+        (LOADED_BYTES, "parquet", None),
+        (LOADED_BYTES + 1, "parquet", "the format or size of 'spindle://shop/books'"),
+        (1, "csv", "the format or size of 'spindle://shop/books'"),
+    ):
+        shop.write_pipeline(f"{PIPELINE}output: {{format: {output}}}")
+        shop.complete(shop.submit(), output_file_size_bytes=size, output_dataset_format=output)
+        shop.write_pipeline(f"{load}\noutput: {{path: spindle://shop/other}}")
+        execution, begins_with_spark = submit(shop)
+        assert (execution.spark_reason, begins_with_spark) == (reason, reason is not None)
 
 
 def test_a_job_names_its_engine_and_takes_it_back(shop: Shop) -> None:
