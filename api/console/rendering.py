@@ -45,6 +45,7 @@ def render(request: Request, template: str, status: int = 200, **values: Any) ->
         path=request.url.path,
         api=f"{root}/{settings.api.service_segment}/api",
         docs=f"{root}/docs",
+        has_provider=settings.oidc.issuer is not None,
     )
     return HTMLResponse(text, status, HEADERS)
 

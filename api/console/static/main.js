@@ -1,6 +1,7 @@
 import { showTimes } from "./times.js";
 import { enableActions, listenForActions } from "./actions.js";
 import { prepareEditor } from "./editor.js";
+import { prepareForms } from "./forms.js";
 import { follow } from "./live.js";
 import { prepareSql } from "./sql.js";
 
@@ -9,4 +10,5 @@ listenForActions();
 enableActions(document);
 prepareSql();
 prepareEditor();
+prepareForms();
 follow();
