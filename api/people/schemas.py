@@ -12,8 +12,9 @@ class PersonRecord(Record):
     id: str
     """Id of the person."""
     name: str
-    """As the provider has it."""
+    """As the provider has it, at the last sign-in."""
     email: str | None
+    """As the provider has it; null where it has none."""
     role: Role
     """What the person may do."""
     role_from_provider: bool

@@ -125,7 +125,7 @@ class SignInProvider:
         if found is None:
             log.error("SPINDLE_OIDC_GROUPS names an unknown organization", organization=slug)
             raise Forbidden("Your groups lead to an organization that does not exist here. Ask your operator.")
-        roles = [each.role for each in mine if each.organization == slug and each.role is not None]
+        roles: list[Role] = [each.role for each in mine if each.organization == slug and each.role is not None]
         return found, max(roles, key=ROLES.index, default=None)
 
     def _open_attempt(self, kept: str) -> SignInAttempt:

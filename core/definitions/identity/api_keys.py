@@ -135,7 +135,11 @@ class KeyCache:
 
     def remove_after_commit(self, session: Session, *ids: str) -> None:
         """Do the same as soon as the transaction is committed."""
-        event.listen(session, "after_commit", lambda _session: self.remove(*ids), once=True)
+
+        def remove(_session: Session) -> None:
+            self.remove(*ids)
+
+        event.listen(session, "after_commit", remove, once=True)
 
     def remove_revoked(self) -> None:
         """Remove keys revoked and people changed since the last call, or all when the database does not answer."""

@@ -35,7 +35,7 @@ class OidcSettings(Area, alias_generator="oidc_{}".format):
         default=None, description="Its secret there; none for a public client, which PKCE alone protects."
     )
     scopes: str = Field(
-        default="openid profile email", description="What the provider is asked for; some need `groups` for groups."
+        default="openid profile email", description="What the provider is asked for; Dex needs `groups` too."
     )
     claim: str = Field(default="groups", description="Claim of the ID token, or of the user info, that names groups.")
     groups: tuple[GroupRights, ...] = Field(
