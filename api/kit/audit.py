@@ -62,7 +62,8 @@ def _record(scope: Scope, status: int, made: Mapping[str, str]) -> None:
         return
     services = cast("Services", scope["app"].state.services)
     named = {name: str(value).replace(SLASH, "/") for name, value in scope.get("path_params", {}).items()}
-    record_action(services.database, state["identity"], make_operation_id(route), {**named, **made}, status)
+    new = {name: value for name, value in made.items() if value not in named.values()}
+    record_action(services.database, state["identity"], make_operation_id(route), named | new, status)
 
 
 def _find_ids(start: Message, message: Message) -> Mapping[str, str]:

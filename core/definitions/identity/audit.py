@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 import structlog
-from sqlalchemy import delete, select
+from sqlalchemy import delete, insert, select
 from sqlalchemy.orm import Session
 
 from core.definitions.identity.api_keys import Identity
@@ -34,7 +34,7 @@ def record_action(database: Database, caller: Identity, action: str, ids: Mappin
     }
     try:
         with database.write(durable=False) as session:
-            session.add(AuditEntry(**values))
+            session.execute(insert(AuditEntry).values(values))
     except SpindleError:
         log.exception("an audit entry was not stored", **values)
 
