@@ -7,11 +7,11 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from fastapi import APIRouter, FastAPI
-from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 
 from api.agents import endpoints as agents
 from api.agents import trials
+from api.audit import endpoints as audit
 from api.backfills import endpoints as backfills
 from api.categories import endpoints as categories
 from api.console import sign_in as console
@@ -27,16 +27,18 @@ from api.health import endpoints as health
 from api.identity import endpoints as auth
 from api.jobs import endpoints as jobs
 from api.kit import docs, errors
+from api.kit.audit import AuditLog
 from api.kit.errors import answers
 from api.kit.middleware import AccessLog, EncodedSlashes, HeadRequests, RateHeaders, SizeLimits
 from api.kit.multipart import FORM_BYTES
-from api.kit.openapi import describe
+from api.kit.openapi import describe, make_operation_id
 from api.kit.request_metrics import RequestMetrics
 from api.kit.services import run_services
 from api.library_versions import endpoints as library_versions
 from api.metrics import endpoints as metrics
 from api.notifications import endpoints as notifications
 from api.packages import endpoints as packages
+from api.people import endpoints as people
 from api.plugins import endpoints as plugins
 from api.plugins.routes import include_plugins, migrate_plugins
 from api.pools import endpoints as pools
@@ -80,7 +82,7 @@ def create_app(settings: Settings) -> FastAPI:
         redirect_slashes=False,
         strict_content_type=False,
         telemetry={"tracing": False, "metrics": False, "logs": False},  # not used, and else looked for each time
-        generate_unique_id_function=_make_operation_id,
+        generate_unique_id_function=make_operation_id,
         lifespan=lifespan,
     )
     errors.install(app)
@@ -98,8 +100,10 @@ def create_app(settings: Settings) -> FastAPI:
     app.include_router(generic_tables.router, prefix=tables, responses=EVERYWHERE)
     served = include_plugins(app, service)
     console.install(app)
+    acting = f"{service}{packages.PREFIX}/"
+    app.add_middleware(AuditLog, acting=acting)
     app.add_middleware(EncodedSlashes)
-    app.add_middleware(HeadRequests, acting=f"{service}{packages.PREFIX}/")
+    app.add_middleware(HeadRequests, acting=acting)
     app.add_middleware(RateHeaders)
     uploads = f"{service}{datasets.router.prefix}{datasets.UPLOAD}"
     wheels = [f"{each.router.prefix}{each.UPLOAD}" for each in (plugins, library_versions)]
@@ -128,7 +132,9 @@ def _include_service(app: FastAPI, prefix: str) -> None:
             stored_queries.router,
             datasets.router,
             html.router,
+            people.router,
             auth.router,
+            audit.router,
             cloud_credentials.router,
             selectors.router,
         ),
@@ -161,9 +167,3 @@ def _include_twice(app: FastAPI, router: APIRouter, prefix: str, *, undocumented
     """Include the router under both prefixes; the OpenAPI file lists the first, as the specification does."""
     app.include_router(router, prefix=prefix, responses=EVERYWHERE)
     app.include_router(router, prefix=undocumented, responses=EVERYWHERE, include_in_schema=False)
-
-
-def _make_operation_id(route: APIRoute) -> str:
-    """Return the endpoint's name; an endpoint with a second route for DELETE needs a second id."""
-    is_second_route = "DELETE" in (route.methods or ()) and not route.name.startswith("delete")
-    return f"{route.name}_by_delete" if is_second_route else route.name

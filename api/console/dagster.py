@@ -1,7 +1,7 @@
-"""The Dagster UI at `/console/dagster`, behind the console's session: requests and WebSockets go on to its port on loopback.
+"""The Dagster UI at `/console/dagster`, behind the console's session; requests and WebSockets go on to its port.
 
 Dagster knows no organizations. Its UI shows all of them, so it is shown where there is one, or to super_admins. Who may
-not execute may look: mutations are refused.
+not execute may look: mutations are refused, and others are in the audit log.
 """
 
 from __future__ import annotations
@@ -21,14 +21,16 @@ from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import HTTPConnection
 
-from api.console.routes import ConsoleRoute, check_origin
-from api.kit.auth import extract_session
+from api.console.routes import ConsoleRoute
+from api.console.sessions import check_origin
+from api.kit.auth import authorize, extract_session, require
 from api.kit.services import Services, get_services
 from core.definitions.identity.api_keys import SUPER_ADMIN, Identity
 from core.errors import BadInput, Forbidden, SpindleError, Unauthorized, Unavailable
 from core.tables import Organization
 
 PREFIX = "/console/dagster"
+EXECUTE = "etl:execute"
 PROTOCOL = "graphql-ws"  # of Dagster's WebSocket
 OWN_HEADERS = frozenset({"host", "cookie", "authorization", "x-api-key", "connection", "content-length"})
 HOP_HEADERS = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length", "server", "date"})
@@ -58,9 +60,10 @@ async def forward_request(request: Request) -> Response:
         check_origin(request, services)
     if _is_graphql(request):
         for document in _list_documents(request, body):
-            check_document(identity, document)
+            if changes_something(document):
+                authorize(request, EXECUTE)
     elif request.method not in READ_METHODS:
-        _require_execute(identity)
+        authorize(request, EXECUTE)
     return await _forward(request, body)
 
 
@@ -85,8 +88,8 @@ async def forward_websocket(socket: WebSocket) -> None:
             async def send_questions() -> None:
                 while True:
                     text = await socket.receive_text()
-                    if question := _read_question(text):
-                        check_document(identity, question)
+                    if (question := _read_question(text)) and changes_something(question):
+                        require(identity, EXECUTE)
                     await dagster.send(text)
 
             async def send_answers() -> None:
@@ -113,8 +116,7 @@ async def forward_websocket(socket: WebSocket) -> None:
 
 def check_access(services: Services, identity: Identity) -> None:
     """Raise Forbidden where the UI would show what the caller may not see."""
-    if not identity.may("etl:read"):
-        raise Forbidden("This key lacks the scope etl:read.", code="missing-scope")
+    require(identity, "etl:read")
     if identity.may(SUPER_ADMIN):
         return
     with services.database.read() as session:
@@ -127,8 +129,8 @@ def check_access(services: Services, identity: Identity) -> None:
         )
 
 
-def check_document(identity: Identity, document: str) -> None:
-    """Raise Forbidden for a GraphQL document that changes something, if the caller may not execute."""
+def changes_something(document: str) -> bool:
+    """Return whether a GraphQL document has a mutation; raise BadInput if it cannot be read."""
     from graphql import GraphQLError, OperationDefinitionNode, OperationType, parse  # when it is needed first
 
     try:
@@ -136,8 +138,7 @@ def check_document(identity: Identity, document: str) -> None:
     except GraphQLError as error:
         raise BadInput(f"The GraphQL document cannot be read: {error.message}", code="bad-graphql") from error
     kinds = {each.operation for each in found.definitions if isinstance(each, OperationDefinitionNode)}
-    if OperationType.MUTATION in kinds:
-        _require_execute(identity)
+    return OperationType.MUTATION in kinds
 
 
 def add_prefix(page: str, prefix: str) -> str:
@@ -145,11 +146,6 @@ def add_prefix(page: str, prefix: str) -> str:
     for name in ("window.__webpack_public_path__ = ", '"pathPrefix": ', '"assetPrefix":'):
         page = page.replace(f'{name}""', f"{name}{json.dumps(prefix)}")
     return page.replace('href="/', f'href="{prefix}/').replace('src="/', f'src="{prefix}/')
-
-
-def _require_execute(identity: Identity) -> None:
-    if not identity.may("etl:execute"):
-        raise Forbidden("Viewers may look at runs, but not launch, stop or change anything.", code="missing-scope")
 
 
 def _authenticate(connection: HTTPConnection, services: Services) -> Identity:

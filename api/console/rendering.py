@@ -47,6 +47,7 @@ def render(request: Request, template: str, status: int = 200, **values: Any) ->
         api=f"{root}/{settings.api.service_segment}/api",
         cloud=f"{root}/{settings.api.service_segment}/cloud",
         docs=f"{root}/docs",
+        has_provider=settings.oidc.issuer is not None,
     )
     return HTMLResponse(text, status, HEADERS)
 

@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from http import HTTPStatus
 from typing import Annotated, Any
-from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Depends, Query, Request, Response
-from starlette.requests import HTTPConnection
 
 from api.console.rendering import render
 from api.kit.auth import CONSOLE_HEADER, KeyRoute
 from api.kit.pagination import Page
-from api.kit.services import Services
-from core.errors import Forbidden, SpindleError, Unauthorized
+from core.errors import SpindleError, Unauthorized
 
 PAGE_LENGTH = 50
-FOREIGN = "This form was sent from another site. Open the console and try again."
 MARK = (CONSOLE_HEADER.lower().encode(), b"page")
 
 
@@ -53,11 +49,3 @@ ConsolePageOf = Annotated[ConsolePage, Depends()]
 def open_router(route: type[ConsoleRoute] = ConsoleRoute) -> APIRouter:
     """Return a router for pages under `/console`."""
     return APIRouter(prefix="/console", route_class=route, include_in_schema=False)
-
-
-def check_origin(connection: HTTPConnection, services: Services) -> None:
-    """Raise Forbidden for what another site sends; browsers name the origin of what is posted, and of WebSockets."""
-    origin = urlsplit(connection.headers.get("origin", ""))
-    public = urlsplit(services.settings.api.public_url or "")
-    if not origin.netloc or origin.netloc not in (connection.headers.get("host"), public.netloc):
-        raise Forbidden(FOREIGN)

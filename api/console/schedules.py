@@ -38,7 +38,7 @@ def show_schedules(
     with services.database.read() as session:
         listed = projects.list_projects(caller, session, page)
         found = [(each, schedules.list_schedules(each.id, caller, session)) for each in listed]
-        called = cron_jobs.list_cron_jobs(caller, services, session, Page(request, response), namespace)
+        called = cron_jobs.list_cron_jobs(caller, session, Page(request, response), namespace)
     return render(
         request,
         "schedules.html",

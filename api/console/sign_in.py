@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from http import HTTPStatus
 from typing import Annotated, Any
-from urllib.parse import urlsplit
 
 from fastapi import APIRouter, FastAPI, Form, Request
 from fastapi.responses import JSONResponse, RedirectResponse, Response
 from fastapi.staticfiles import StaticFiles
 
-from api.console import agents, dagster, datasets, pages, schedules
+from api.console import administration, agents, dagster, datasets, pages, provider, schedules
 from api.console.rendering import render
-from api.console.routes import check_origin
-from api.kit.auth import SESSION_COOKIE, extract_session
+from api.console.sessions import HOME, check_origin, close_session, open_session
+from api.kit.auth import SESSION_COOKIE
 from api.kit.services import ServicesOf
-from core.definitions.identity.console_sessions import begin_session, end_session, is_session
+from core.definitions.identity.console_sessions import begin_session, is_session
 from core.errors import Unauthorized
+from core.infra.settings.sign_in import LOOPBACK
 from core.infra.version import API_VERSION, get_version
 
-HOME = "/console"
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 router = APIRouter(include_in_schema=False)
 
 
@@ -36,7 +34,7 @@ class _Files(StaticFiles):
 def install(app: FastAPI) -> None:
     """Add the console's pages, and `/`, which leads people there."""
     app.include_router(router)
-    for each in (pages, agents, datasets, schedules, dagster):
+    for each in (provider, administration, pages, agents, datasets, schedules, dagster):
         app.include_router(each.router)
     app.include_router(pages.live_router)
     app.include_router(dagster.pages)
@@ -81,20 +79,15 @@ def sign_in(
     except Unauthorized:
         problem = "This key is unknown, expired or revoked. Check that all of it was copied."
         return render(request, "sign_in.html", HTTPStatus.UNAUTHORIZED, target=target, problem=problem)
-    target = target if target == HOME or target.startswith((f"{HOME}/", f"{HOME}?")) else HOME
-    response = RedirectResponse(target, HTTPStatus.SEE_OTHER, {"Cache-Control": "no-store"})
-    secure = "https" in (request.url.scheme, urlsplit(services.settings.api.public_url or "").scheme)
-    token = begin_session(services.database, identity.key_id)
-    response.set_cookie(SESSION_COOKIE, token, httponly=True, samesite="lax", secure=secure)
-    return response
+    with services.database.write() as session:
+        token = begin_session(session, key_id=identity.key_id)
+    return open_session(request, services, identity, token, target)
 
 
 @router.post(f"{HOME}/sign-out")
 def sign_out(request: Request, services: ServicesOf) -> Response:
     check_origin(request, services)
-    if token := extract_session(request.headers):
-        end_session(services.database, token)
-        services.keys.remove_session(token)
+    close_session(request, services)
     response = RedirectResponse(HOME, HTTPStatus.SEE_OTHER)
     response.delete_cookie(SESSION_COOKIE)
     return response

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Security
 
-from api.kit.auth import identify, key_header, require
+from api.kit.auth import authorize, identify, key_header
 from api.kit.errors import answers
 from api.kit.schemas import JobId, Nothing, ProjectId
 from api.kit.services import ServicesOf
@@ -41,7 +41,6 @@ def complete_job(
     if "webhook-signature" in request.headers:
         services.executions.record_signed_report(project_id, job_id, payload, request.headers, body)
     else:
-        identity = identify(request)
-        require(identity, SCOPE)
-        services.executions.record_report(identity, project_id, job_id, payload)
+        identify(request)
+        services.executions.record_report(authorize(request, SCOPE), project_id, job_id, payload)
     return Nothing()

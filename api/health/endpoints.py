@@ -13,7 +13,7 @@ from api.health.prometheus import write_metrics
 from api.kit.auth import AnyKey, KeyRoute, SuperAdmin
 from api.kit.schemas import Record
 from api.kit.services import ServicesOf
-from core.definitions.identity.api_keys import SUPER_ADMIN
+from core.definitions.identity.roles import SUPER_ADMIN
 from core.errors import Unavailable
 from core.infra.checks import run_checks
 from core.infra.heartbeats import Heartbeats

@@ -21,6 +21,8 @@ class KeyRecord(Record):
     last_used_at: datetime | None
     """When it was used last, to the minute; null before."""
     created_at: datetime
+    person_id: str | None
+    """Whose personal key it is; null for a key of the organization."""
 
 
 class NewKey(KeyRecord):

@@ -88,11 +88,20 @@ async def identify_caller(request: Request) -> Identity:
     return request.state.identity
 
 
+def authorize(request: Request, *scopes: str) -> Identity:
+    """Return the caller; raise Forbidden unless it has all of the scopes. The audit log asks for them."""
+    identity: Identity = request.state.identity
+    request.state.scopes = scopes
+    require(identity, *scopes)
+    return identity
+
+
 def require(identity: Identity, *scopes: str) -> None:
-    """Raise Forbidden unless the key has all of the scopes."""
+    """Raise Forbidden unless the caller has all of the scopes."""
     missing = [scope for scope in scopes if not identity.may(scope)]
     if missing:
-        raise Forbidden(f"This key lacks the scope {', '.join(missing)}.", code="missing-scope")
+        owner = "Your role" if identity.key_id == identity.person_id else "This key"
+        raise Forbidden(f"{owner} lacks the scope {', '.join(missing)}.", code="missing-scope")
 
 
 def _identify_from_memory(request: Request) -> bool:
@@ -151,9 +160,7 @@ class _ScopeCheck(SecurityBase):
     model = key_header.model
 
     async def __call__(self, request: Request, needed: SecurityScopes) -> Identity:
-        identity: Identity = request.state.identity
-        require(identity, *needed.scopes)
-        return identity
+        return authorize(request, *needed.scopes)
 
 
 check_scopes = _ScopeCheck()

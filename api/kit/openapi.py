@@ -42,7 +42,7 @@ GROUPS = {  # the tags of operations, in the order of their use
     "AI providers": "Models trained further with the organization's data, at a provider or on the operator's machine.",
     "training": "Facts about training, and whether it is possible now.",
     "spark": "Facts about Spark, and whether it works.",
-    "auth": "API keys, their scopes, and organizations.",
+    "auth": "API keys and their scopes, people and their roles, the audit log, and organizations.",
     "health": "Whether the service works.",
 }
 NEVER_GIVEN = "422"
@@ -72,6 +72,12 @@ def describe(app: FastAPI, settings: Settings, plugins: Mapping[str, str]) -> No
         return app.openapi_schema
 
     app.openapi = openapi
+
+
+def make_operation_id(route: APIRoute) -> str:
+    """Return the endpoint's name; an endpoint with a second route for DELETE needs a second id."""
+    is_second_route = "DELETE" in (route.methods or ()) and not route.name.startswith("delete")
+    return f"{route.name}_by_delete" if is_second_route else route.name
 
 
 def _list_servers(settings: Settings) -> list[dict[str, Any]]:

@@ -10,13 +10,13 @@ from fastapi import Depends, Query, Request, Response
 
 from api.kit.services import get_services
 from core.errors import BadInput
-from core.tables import ApiKey, CloudCredential, Dataset, StoredQuery, Webhook
+from core.tables import ApiKey, AuditEntry, CloudCredential, Dataset, Person, StoredQuery, Webhook
 
 MAX_PAGE = 1000
 MAX_DIGITS = 9
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
-Row = TypeVar("Row", ApiKey, CloudCredential, Dataset, StoredQuery, Webhook)
+Row = TypeVar("Row", ApiKey, AuditEntry, CloudCredential, Dataset, Person, StoredQuery, Webhook)
 
 
 class Page:

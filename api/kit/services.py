@@ -36,6 +36,7 @@ from core.infra.installation import open_guarded_storage
 from core.infra.rate_limits import RateLimiter
 from core.infra.settings import Settings
 from core.infra.storage.protocol import Storage
+from core.integrations.oidc import SignInProvider
 from core.integrations.packages.service import PackageService
 from core.lifecycle.executions.service import ExecutionService
 from core.lifecycle.executions.spark_page import SparkPages
@@ -71,6 +72,8 @@ class Services:
     packages: PackageService
     training: TrainingService
     plugin_uploads: PluginUploads
+    provider: SignInProvider | None
+    """By whom people sign in; None where keys alone do."""
     needs: Sequence[Check]
     """Of the parts without which no request can be answered."""
     checks: Sequence[Check]
@@ -119,6 +122,7 @@ def open_services(settings: Settings) -> Services:
         packages=PackageService(settings, database, storage),
         training=TrainingService(settings, database, storage, sources),
         plugin_uploads=PluginUploads(settings, database, storage, add_shipped_agents),
+        provider=SignInProvider(settings) if settings.oidc.issuer else None,
         needs=(*own, loops),
         checks=(
             *own,

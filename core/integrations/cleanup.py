@@ -12,6 +12,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from core.data.datasets.collector import FileCollector
+from core.definitions.identity.audit import delete_old_entries
 from core.infra.background import OutageLog
 from core.infra.cleanup import Cleanup
 from core.infra.database import Database
@@ -102,6 +103,7 @@ class Cleaner:
             delete_old_packages(cleanup, self._database, self._storage, each, oldest)
         for kind, delete_old in MESSAGES.items():
             self._delete_messages(cleanup, kind, delete_old, oldest)
+        self._delete_messages(cleanup, "audit entries", delete_old_entries, at - timedelta(days=retention.audit_days))
         self._delete_runs(cleanup, at - timedelta(days=retention.run_days))
         return cleanup
 

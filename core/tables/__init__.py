@@ -11,7 +11,7 @@ from core.tables.events import Delivery, ExecutionEvent, Webhook
 from core.tables.executions import Backfill, Execution, ExecutionAttempt, OutboxMessage
 from core.tables.extensions import PythonExtension
 from core.tables.generic_tables import GenericTableRow
-from core.tables.identity import ApiKey, ConsoleSession, Organization
+from core.tables.identity import ApiKey, AuditEntry, ConsoleSession, Organization, Person
 from core.tables.installation import Installation
 from core.tables.instances import Instance
 from core.tables.limits import IdempotencyRecord, OrganizationLimits, RateCounter, RunningQuery
@@ -28,6 +28,7 @@ from core.tables.work import Agent, Category, ExecutionPool, Job, Project, Task
 __all__ = [
     "Agent",
     "ApiKey",
+    "AuditEntry",
     "Backfill",
     "Base",
     "Category",
@@ -62,6 +63,7 @@ __all__ = [
     "OverheadTotal",
     "Owned",
     "Package",
+    "Person",
     "PluginBuild",
     "PluginInstallation",
     "Project",

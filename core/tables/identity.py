@@ -1,10 +1,11 @@
-"""Organizations, their API keys, and the sessions of these in the console."""
+"""Organizations, their API keys and people, the sessions of these in the console, and the audit log."""
 
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import ForeignKey, String
+from sqlalchemy import ForeignKey, Index, String, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from core.tables.base import Base, Owned, new_id, now
@@ -26,13 +27,47 @@ class ApiKey(Owned):
     expires_at: Mapped[datetime | None]
     revoked_at: Mapped[datetime | None]
     last_used_at: Mapped[datetime | None]
+    person_id: Mapped[str | None] = mapped_column(String(36), index=True)  # of a personal key
+
+
+class Person(Owned):
+    """Someone who has signed in by a provider. The record of one who was removed stays, so that nobody comes back."""
+
+    __tablename__ = "people"
+    __table_args__ = (UniqueConstraint("issuer", "subject"),)
+    issuer: Mapped[str]
+    subject: Mapped[str]
+    name: Mapped[str]
+    email: Mapped[str | None]
+    role: Mapped[str]
+    role_from_provider: Mapped[bool]
+    last_seen_at: Mapped[datetime | None]
+    rights_changed_at: Mapped[datetime] = mapped_column(default=now)  # from then on, no cached right counts
+    removed_at: Mapped[datetime | None]
 
 
 class ConsoleSession(Base):
-    """A session of the console: a key, which the token of a cookie stands for. Only the token's hash is stored."""
+    """A session of the console: a key or a person, whom the token of a cookie stands for. Its hash alone is stored."""
 
     __tablename__ = "console_sessions"
     token_hash: Mapped[str] = mapped_column(String(64), primary_key=True)
-    key_id: Mapped[str] = mapped_column(ForeignKey("api_keys.id", ondelete="CASCADE"), index=True)
+    key_id: Mapped[str | None] = mapped_column(ForeignKey("api_keys.id", ondelete="CASCADE"), index=True)
+    person_id: Mapped[str | None] = mapped_column(ForeignKey("people.id", ondelete="CASCADE"), index=True)
     created_at: Mapped[datetime] = mapped_column(default=now)
     expires_at: Mapped[datetime]
+
+
+class AuditEntry(Base):
+    """An operation that somebody called: who, what, on which records, and the status of the answer."""
+
+    __tablename__ = "audit_entries"
+    __table_args__ = (Index("ix_audit_entries_organization", "organization_id", "id"),)
+    id: Mapped[str] = mapped_column(String(36), primary_key=True, default=new_id)
+    organization_id: Mapped[str] = mapped_column(ForeignKey("organizations.id"))
+    created_at: Mapped[datetime] = mapped_column(default=now)
+    actor: Mapped[str]
+    person_id: Mapped[str | None] = mapped_column(String(36))
+    key_id: Mapped[str | None] = mapped_column(String(36))
+    action: Mapped[str]
+    object: Mapped[dict[str, Any]]
+    status: Mapped[int]

@@ -10,7 +10,7 @@ from api.app import create_app
 from core.infra.settings import Settings
 
 OPENAPI = create_app(Settings()).openapi()
-SAMPLES = {"status": "FAILED", "sql": "SELECT 1 AS x", "table": "products"}
+SAMPLES = {"status": "FAILED", "role": "viewer", "sql": "SELECT 1 AS x", "table": "products"}
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ FREE = {
     *("botId", "clusterConfigId", "codeTypeId", "engineId", "executionReferenceId", "accessKeyId", "organizationId"),
     "podName",
 }
+OWN_WORDS = "/audit"  # has the ids that the caller itself has named in vain: see test_people.py
 STREAM_SECONDS = 0.5
 
 
@@ -38,7 +39,7 @@ class Tenants:
         self._check_paths(operation)
         self._check_queries(operation)
         self._check_bodies(operation)
-        if operation.method == "GET":
+        if operation.method == "GET" and not operation.path.endswith(OWN_WORDS):
             self._check_answer(operation)
 
     def _check_paths(self, operation: Operation) -> None:

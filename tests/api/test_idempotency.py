@@ -22,7 +22,7 @@ OTHERS = {
     "stop_job", "reset_job", "stop_task", "cancel_execution", "cancel_backfill",
     "mark_zombie_tasks", "process_pipeline_text", "validate_extension", "check_agent_pipeline",
     "generate_extension_code", "test_credential",
-    "test_webhook", "test_rule", "complete_job",
+    "test_webhook", "test_rule", "complete_job", "readmit_person",
     # the same file again changes nothing
     "upload_plugin", "upload_version", "enable_plugin", "disable_plugin", "enable_installation", "disable_installation",
     "reload_installations", "estimate_training_cost",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from core.definitions.identity.api_keys import ORDINARY_SCOPES
+from core.definitions.identity.roles import ORDINARY_SCOPES
 from tests.support.api import Api, Server, answered
 
 

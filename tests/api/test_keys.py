@@ -10,7 +10,8 @@ import pytest
 from fastapi.routing import iter_route_contexts
 
 from api.app import create_app
-from core.definitions.identity.api_keys import SCOPES, create_key
+from core.definitions.identity.api_keys import create_key
+from core.definitions.identity.roles import SCOPES
 from core.infra.settings import Settings
 from core.tables import ApiKey, now
 from tests.api.operations import OPERATIONS, Operation

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from core.infra.storage import load_storage_secrets, open_storage
 from core.infra.storage.protocol import selectors_key
-from core.tables import PluginBuild, PluginInstallation
+from core.tables import Person, PluginBuild, PluginInstallation
 from pipelines.inference.records import Candidate, ProvenField, ProvenSelectors, Reading, RecordedStep
 from pipelines.inference.store import SelectorStore
 from tests.support.api import ROWS, Api, open_session
@@ -71,6 +71,17 @@ def store_plugin(api: Api, plugin_id: str, build_type: str, build_number: int) -
     return str(made)
 
 
+def store_person(api: Api, subject: str) -> str:
+    """Store a person of the organization, as if they had signed in; return their id."""
+    with open_session(api.settings) as session:
+        person = Person(organization_id=api.organization_id, issuer="https://id.test", subject=subject, name=subject)
+        person.role, person.role_from_provider = "viewer", False
+        session.add(person)
+        session.flush()
+        made = person.id
+    return made
+
+
 def make_backfill(api: Api, path: str) -> str:
     """Store a backfill of a job, which has partitions no longer than for that; return its id."""
     api.put(path, {"partitions": {"by": "day", "start": "2026-01-01", "parameter": "DAY"}})
@@ -111,6 +122,7 @@ def make_world(api: Api, name: str) -> World:
             {"name": name.replace(" ", "_"), "cloudCredentialId": target, "events": ["failed"]},
         )["name"],
         "keyId": api.post("/auth/api-keys", {"name": name})["id"],
+        "personId": store_person(api, f"{api.organization_id} {name}"),
         "recordId": api.post(f"/api/api/cms-tables/{table}", {"title": name})["id"],
         "exportId": api.get("/package/export/all")["exportId"],
         "uploadId": api.get("/package/upload")["uploadId"],

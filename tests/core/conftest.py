@@ -28,6 +28,7 @@ BOTH_DATABASES = (
     "definitions/cron_jobs/test_cron_jobs.py::test_names_are_unique_in_a_namespace_of_an_organization",
     "definitions/generic_tables/",
     "definitions/identity/test_api_keys.py::test_processes_that_start_at_once_make_one_organization_and_one_key",
+    "definitions/identity/test_people.py",
     "definitions/test_change_reader.py",
     "integrations/packages/test_service.py",
     "integrations/test_cleanup.py",

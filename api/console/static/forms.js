@@ -4,7 +4,12 @@ import { Refusal, call, notify } from "./rest.js";
 function readFields(form) {
   const body = {};
   for (const field of form.querySelectorAll("[name]")) {
-    if (!("json" in field.dataset)) body[field.name] = field.value;
+    if (field.type === "checkbox") {
+      body[field.name] ??= [];
+      if (field.checked) body[field.name].push(field.value);
+    } else if (field.type === "date") {
+      if (field.value) body[field.name] = new Date(`${field.value}T23:59:59`).toISOString();
+    } else if (!("json" in field.dataset)) body[field.name] = field.value;
     else {
       try {
         body[field.name] = JSON.parse(field.value || "null");
@@ -44,11 +49,22 @@ export function prepareForms() {
         const body = readFields(form);
         showProblems(form, []);
         const answer = await call(method, path, body, etag ? { "If-Match": etag } : {});
-        location.assign(then.replace(/\{(\w+)\}/g, (_, name) => encodeURIComponent(answer[name])));
+        if (then) location.assign(then.replace(/\{(\w+)\}/g, (_, name) => encodeURIComponent(answer[name])));
+        else if (answer.key === undefined) location.reload();
+        else showKey(form, answer.key);
       } catch (error) {
         button.disabled = false;
         if (!(error instanceof Refusal) || !showProblems(form, error.details)) notify(error);
       }
     });
   }
+}
+
+// The secret of a new key is shown once.
+function showKey(form, key) {
+  const code = document.createElement("code");
+  code.textContent = key;
+  form.querySelector("output").replaceChildren("Copy the key now, it is not shown again: ", code);
+  form.reset();
+  form.querySelector("button").disabled = false;
 }

@@ -32,7 +32,7 @@ def get_by_name(session: Session, caller: Identity, name: str) -> Versioned[Cate
 
 def create(session: Session, caller: Identity, new: CategoryCreate) -> Versioned[CategoryWithAgents]:
     categories = _open_repository(session, caller)
-    return _load(categories, categories.create(new, created_by_key_id=caller.key_id))
+    return _load(categories, categories.create(new, created_by_key_id=caller.owner_id))
 
 
 def update(

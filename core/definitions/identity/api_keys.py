@@ -1,28 +1,26 @@
-"""API keys: stored as hashes, bound to one organization, with scopes."""
+"""API keys: stored as hashes, bound to one organization, with scopes; and who a key or a session identifies."""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from sqlalchemy import or_, select, text, update
+from sqlalchemy import event, or_, select, text, union_all, update
 from sqlalchemy.orm import Session
 
-from core.definitions.identity.console_sessions import find_session_key, hash_secret, is_session, renew_session
+from core.definitions.identity.console_sessions import find_session_owner, hash_secret, is_session, renew_session
 from core.definitions.identity.organizations import create_organization, find_organization
+from core.definitions.identity.roles import ADMIN, ORDINARY_SCOPES, ROLES, SCOPES, SUPER_ADMIN
 from core.errors import BadInput, Unauthorized, Unavailable
 from core.infra.database import Database
 from core.infra.repository import Repository
 from core.infra.secrets import write_private
 from core.infra.settings import Settings
 from core.infra.validation import check_name
-from core.tables import ApiKey, now
+from core.tables import ApiKey, Person, now
 
-ORDINARY_SCOPES = frozenset({"etl:read", "etl:write", "etl:execute", "datasets:read", "datasets:write", "jobs:execute"})
-SUPER_ADMIN = "super_admin"
-SCOPES = ORDINARY_SCOPES | {"admin", SUPER_ADMIN}
 DEFAULT_ORGANIZATION = "default"
 FIRST_KEY_NAME = "first admin"
 LAST_USED_RESOLUTION = timedelta(minutes=1)
@@ -35,20 +33,30 @@ BOOTSTRAP_LOCK = 0x5350494E444C01
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """An authenticated caller: one key of one organization."""
+    """An authenticated caller: a key or a person of one organization.
+
+    A person in a session of the console has the own id in place of that of a key; a personal key has both.
+    """
 
     organization_id: str
     key_id: str
     scopes: frozenset[str]
+    person_id: str | None = None
+    name: str = field(default="", compare=False)
 
     @property
     def admin(self) -> bool:
-        return bool(self.scopes & {"admin", SUPER_ADMIN})
+        return bool(self.scopes & {ADMIN, SUPER_ADMIN})
+
+    @property
+    def owner_id(self) -> str:
+        """Whom private categories belong to: the person, whichever key is used, else the key."""
+        return self.person_id or self.key_id
 
     @property
     def viewer_key_id(self) -> str | None:
-        """The key whose private categories are visible besides the public ones; None for an admin, who sees all."""
-        return None if self.admin else self.key_id
+        """The owner whose private categories are visible besides the public ones; None for an admin, who sees all."""
+        return None if self.admin else self.owner_id
 
     def may(self, scope: str) -> bool:
         """Return whether the key has the scope; `admin` implies every scope except `super_admin`."""
@@ -61,12 +69,18 @@ class ApiKeyRepository(Repository[ApiKey]):
     row = ApiKey
     noun = "API key"
 
-    def list(self, *, limit: int | None = None, after: str | None = None) -> Sequence[ApiKey]:
-        return self._fetch_page(self._select(), limit, after)
+    def list(
+        self, *, limit: int | None = None, after: str | None = None, person_id: str | None = None
+    ) -> Sequence[ApiKey]:
+        """Return keys, with a `person_id` those of the person."""
+        query = self._select() if person_id is None else self._select().where(ApiKey.person_id == person_id)
+        return self._fetch_page(query, limit, after)
 
-    def revoke(self, key_id: str) -> None:
-        """Revoke the key for ever; its record stays."""
+    def revoke(self, key_id: str, *, person_id: str | None = None) -> None:
+        """Revoke the key for ever; its record stays. With a `person_id`, keys of others are unknown."""
         key = self._fetch_by_id(key_id)
+        if person_id is not None and key.person_id != person_id:
+            raise self._not_found()
         key.revoked_at = key.revoked_at or now()
         self.session.flush()
 
@@ -75,7 +89,8 @@ class KeyCache:
     """Authenticates keys and remembers the result for a minute, so that few requests read the database.
 
     A key revoked by this process is removed at once; `remove_revoked`, called periodically, removes those that other
-    processes revoked. The token of a session of the console counts as its key, and is remembered for a few seconds.
+    processes revoked, and people whose rights they changed. The token of a session of the console counts as its key or
+    person, and is remembered for a few seconds.
     """
 
     def __init__(self, database: Database) -> None:
@@ -112,19 +127,30 @@ class KeyCache:
     def remove_session(self, token: str) -> None:
         self._entries.pop(hash_secret(token), None)
 
-    def remove(self, *key_ids: str) -> None:
+    def remove(self, *ids: str) -> None:
+        """Remove keys, and people with their keys."""
         for key_hash, (identity, _) in list(self._entries.items()):
-            if identity.key_id in key_ids:
+            if identity.key_id in ids or identity.person_id in ids:
                 self._entries.pop(key_hash, None)
 
+    def remove_after_commit(self, session: Session, *ids: str) -> None:
+        """Do the same as soon as the transaction is committed."""
+
+        def remove(_session: Session) -> None:
+            self.remove(*ids)
+
+        event.listen(session, "after_commit", remove, once=True)
+
     def remove_revoked(self) -> None:
-        """Remove keys revoked since the last call, or all when the database does not answer."""
+        """Remove keys revoked and people changed since the last call, or all when the database does not answer."""
         if not self._entries or self._idle.is_resting():
             return
         since, self._refreshed_at = self._refreshed_at - CLOCK_SKEW, now()
+        revoked = select(ApiKey.id).where(ApiKey.revoked_at >= since)
+        changed = select(Person.id).where(Person.rights_changed_at >= since)
         try:
             with self._database.read() as session:
-                self.remove(*session.scalars(select(ApiKey.id).where(ApiKey.revoked_at >= since)))
+                self.remove(*session.scalars(union_all(revoked, changed)))
             self._idle.rest(REVOCATION_SECONDS)
         except Unavailable:
             self._entries.clear()
@@ -137,6 +163,7 @@ def create_key(
     scopes: Collection[str] | None = None,
     expires_at: datetime | None = None,
     plaintext: str | None = None,
+    person_id: str | None = None,
 ) -> tuple[ApiKey, str]:
     """Create a key, by default with all scopes except the admin ones; return it and its plaintext, never stored."""
     check_name(name)
@@ -155,6 +182,7 @@ def create_key(
         key_hash=hash_secret(plaintext),
         scopes=sorted(scopes),
         expires_at=expires_at,
+        person_id=person_id,
     )
     session.add(key)
     session.flush()
@@ -179,31 +207,53 @@ def bootstrap(database: Database, settings: Settings) -> None:
             write_private(settings.data / "admin-key", plaintext)
 
 
-def _authenticate(database: Database, key: str) -> tuple[Identity, datetime | None]:
+def _authenticate(database: Database, secret: str) -> tuple[Identity, datetime | None]:
     """Return the identity and the key's expiry."""
-    found = _fetch_key(database, key)
-    if found is None or not _is_valid(found, now()):
-        raise Unauthorized("The API key is missing or not valid.")
-    _update_last_used(database, found)
-    return Identity(found.organization_id, found.id, frozenset(found.scopes)), found.expires_at
-
-
-def _fetch_key(database: Database, key: str) -> ApiKey | None:
     with database.read() as session:
-        if is_session(key):
-            return find_session_key(session, key)
-        return session.scalar(select(ApiKey).where(ApiKey.key_hash == hash_secret(key)))
+        key, person = find_session_owner(session, secret) if is_session(secret) else _find_key(session, secret)
+    if not _is_valid(key, person, now()):
+        raise Unauthorized("The API key is missing or not valid.")
+    _update_last_used(database, key, person)
+    return _build_identity(key, person), key and key.expires_at
 
 
-def _is_valid(key: ApiKey, at: datetime) -> bool:
-    return key.revoked_at is None and (key.expires_at is None or key.expires_at > at)
+def _find_key(session: Session, secret: str) -> tuple[ApiKey | None, Person | None]:
+    query = select(ApiKey, Person).outerjoin(Person, Person.id == ApiKey.person_id)
+    found = session.execute(query.where(ApiKey.key_hash == hash_secret(secret))).tuples().one_or_none()
+    return found or (None, None)
 
 
-def _update_last_used(database: Database, key: ApiKey) -> None:
+def _is_valid(key: ApiKey | None, person: Person | None, at: datetime) -> bool:
+    if key is not None and (key.revoked_at is not None or (key.expires_at is not None and key.expires_at <= at)):
+        return False
+    if person is None:
+        return key is not None and key.person_id is None
+    return person.removed_at is None and (key is None or key.organization_id == person.organization_id)
+
+
+def _build_identity(key: ApiKey | None, person: Person | None) -> Identity:
+    """Return whom a valid key, person or personal key identifies; a personal key never has more than the role."""
+    if person is None:
+        assert key is not None  # noqa: S101 - one of them is valid
+        return Identity(key.organization_id, key.id, frozenset(key.scopes), name=key.name)
+    role: frozenset[str] = ROLES[person.role]  # pyright: ignore[reportArgumentType] - stored from a Role
+    scopes = role if key is None else role & frozenset(key.scopes)
+    return Identity(person.organization_id, key.id if key else person.id, scopes, person.id, person.name)
+
+
+def _update_last_used(database: Database, key: ApiKey | None, person: Person | None) -> None:
     """Store the time of use to the minute, so that few requests write."""
     at = now()
-    if key.last_used_at is not None and at - key.last_used_at < LAST_USED_RESOLUTION:
+    old = at - LAST_USED_RESOLUTION
+    if (key is None or _is_recent(key.last_used_at, old)) and (person is None or _is_recent(person.last_seen_at, old)):
         return
-    stale = or_(ApiKey.last_used_at.is_(None), ApiKey.last_used_at <= at - LAST_USED_RESOLUTION)
     with database.write(durable=False) as session:
-        session.execute(update(ApiKey).where(ApiKey.id == key.id, stale).values(last_used_at=at, updated_at=at))
+        if key is not None:
+            stale = or_(ApiKey.last_used_at.is_(None), ApiKey.last_used_at <= old)
+            session.execute(update(ApiKey).where(ApiKey.id == key.id, stale).values(last_used_at=at, updated_at=at))
+        if person is not None:
+            session.execute(update(Person).where(Person.id == person.id).values(last_seen_at=at, updated_at=at))
+
+
+def _is_recent(used_at: datetime | None, old: datetime) -> bool:
+    return used_at is not None and used_at > old

@@ -1,4 +1,4 @@
-"""Sessions of the console: a token in a browser's cookie that stands for a key while both are valid."""
+"""Sessions of the console: a token in a browser's cookie that stands for a key or a person while both are valid."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import hashlib
 import secrets
 from datetime import datetime, timedelta
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from core.infra.database import Database
-from core.tables import ApiKey, ConsoleSession, now
+from core.tables import ApiKey, ConsoleSession, Person, now
 
 IDLE = timedelta(hours=1)
 LONGEST = timedelta(hours=12)
@@ -29,12 +29,13 @@ def is_session(key: str) -> bool:
     return key.startswith(PREFIX)
 
 
-def begin_session(database: Database, key_id: str) -> str:
-    """Store a session of the key, remove those that have expired, and return the token."""
+def begin_session(session: Session, *, key_id: str | None = None, person_id: str | None = None) -> str:
+    """Store a session of the key or the person, remove those that have expired, and return the token."""
     token, at = f"{PREFIX}{secrets.token_urlsafe(32)}", now()
-    with database.write() as session:
-        session.execute(delete(ConsoleSession).where(ConsoleSession.expires_at <= at))
-        session.add(ConsoleSession(token_hash=hash_secret(token), key_id=key_id, created_at=at, expires_at=at + IDLE))
+    session.execute(delete(ConsoleSession).where(ConsoleSession.expires_at <= at))
+    begun = ConsoleSession(key_id=key_id, person_id=person_id, created_at=at, expires_at=at + IDLE)
+    begun.token_hash = hash_secret(token)
+    session.add(begun)
     return token
 
 
@@ -43,10 +44,23 @@ def end_session(database: Database, token: str) -> None:
         session.execute(delete(ConsoleSession).where(ConsoleSession.token_hash == hash_secret(token)))
 
 
-def find_session_key(session: Session, token: str) -> ApiKey | None:
-    """Return the key of a session that has not expired; the key itself may have."""
-    of_session = (ConsoleSession.token_hash == hash_secret(token), ConsoleSession.expires_at > now())
-    return session.scalar(select(ApiKey).join(ConsoleSession, ConsoleSession.key_id == ApiKey.id).where(*of_session))
+def end_sessions_of_person(session: Session, person_id: str) -> None:
+    """End the sessions of a person, and those that the person's keys have begun."""
+    keys = select(ApiKey.id).where(ApiKey.person_id == person_id)
+    own = or_(ConsoleSession.person_id == person_id, ConsoleSession.key_id.in_(keys))
+    session.execute(delete(ConsoleSession).where(own))
+
+
+def find_session_owner(session: Session, token: str) -> tuple[ApiKey | None, Person | None]:
+    """Return key and person of a session that has not expired; they themselves may have."""
+    query = (
+        select(ApiKey, Person)
+        .select_from(ConsoleSession)
+        .outerjoin(ApiKey, ApiKey.id == ConsoleSession.key_id)
+        .outerjoin(Person, Person.id == func.coalesce(ConsoleSession.person_id, ApiKey.person_id))
+        .where(ConsoleSession.token_hash == hash_secret(token), ConsoleSession.expires_at > now())
+    )
+    return session.execute(query).tuples().one_or_none() or (None, None)
 
 
 def renew_session(database: Database, token: str) -> datetime:

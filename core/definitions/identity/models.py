@@ -1,4 +1,4 @@
-"""The fields of API keys and organizations that a request sets."""
+"""The fields of API keys, people and organizations that a request sets."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from core.definitions.identity.api_keys import SCOPES
-from core.infra.changes import Changes, ClearableTime, Name, example
+from core.definitions.identity.roles import SCOPES
+from core.infra.changes import Changes, ClearableTime, Name, Time, example
+from core.infra.settings.sign_in import Role
 
 Scope = Annotated[str, Field(json_schema_extra={"enum": [*sorted(SCOPES)]})]
 
@@ -30,3 +31,22 @@ class OrganizationCreate(Changes):
     model_config = example({"name": "Example Ltd"})
 
     name: Name
+
+
+class PersonalKeyCreate(Changes):
+    """A key of the person who makes it; it never may more than the person's role."""
+
+    model_config = example({"name": "Notebook", "scopes": ["etl:read"], "expiresAt": "2027-06-30T00:00:00Z"})
+
+    name: Name
+    scopes: list[Scope] | None = None
+    """What the key may do; all that the caller may when left out."""
+    expires_at: Time
+    """When the key ends, at most 366 days from now."""
+
+
+class PersonUpdate(Changes):
+    model_config = example({"role": "editor"})
+
+    role: Role
+    """What the person may do from now on."""

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from sqlalchemy import event
 from sqlalchemy.orm import Session
 
 from core.definitions.identity.api_keys import (
     DEFAULT_ORGANIZATION,
     FIRST_KEY_NAME,
-    SUPER_ADMIN,
     ApiKeyRepository,
     Identity,
     KeyCache,
@@ -18,6 +16,7 @@ from core.definitions.identity.api_keys import (
 )
 from core.definitions.identity.models import KeyCreate, OrganizationCreate
 from core.definitions.identity.organizations import create_organization, find_organization, get_organization
+from core.definitions.identity.roles import SUPER_ADMIN
 from core.errors import Forbidden
 from core.infra.database import Database
 from core.tables import ApiKey, Organization
@@ -44,11 +43,7 @@ def create_own_key(session: Session, caller: Identity, new: KeyCreate) -> tuple[
 def revoke_own_key(session: Session, cache: KeyCache, caller: Identity, key_id: str) -> None:
     """Revoke the key; the cache drops it as soon as the transaction is committed."""
     ApiKeyRepository(session, caller.organization_id).revoke(key_id)
-
-    def remove_from_cache(_session: Session) -> None:
-        cache.remove(key_id)
-
-    event.listen(session, "after_commit", remove_from_cache, once=True)
+    cache.remove_after_commit(session, key_id)
 
 
 def get_own_organization(session: Session, caller: Identity) -> Organization:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from sqlalchemy import Select, func, or_, select
 from sqlalchemy.orm import Session
 
-from core.definitions.identity.api_keys import SUPER_ADMIN, Identity
+from core.definitions.identity.api_keys import Identity
+from core.definitions.identity.roles import SUPER_ADMIN
 from core.errors import BadInput, Conflict, Forbidden, NotFound
 from core.tables import DisabledPlugin, Organization, PluginBuild, PluginInstallation, now
 

@@ -15,6 +15,7 @@ from core.infra.settings.drivers import CostSettings, DriverSettings, ExecutionS
 from core.infra.settings.kubernetes import KubernetesSettings
 from core.infra.settings.pipelines import FetchSettings, ModelSettings, PluginSettings, TrainerSettings
 from core.infra.settings.service import ApiSettings, DagsterSettings, KeySettings, LimitSettings, LogSettings
+from core.infra.settings.sign_in import OidcSettings
 from core.infra.settings.sql import SqlSettings, TrinoSettings
 from core.infra.settings.storage import (
     STORAGE_ADDRESS,
@@ -42,6 +43,7 @@ class Settings(BaseModel):
     dagster: DagsterSettings
     log: LogSettings
     keys: KeySettings
+    oidc: OidcSettings
     fetch: FetchSettings
     executions: ExecutionSettings
     drivers: DriverSettings

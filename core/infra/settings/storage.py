@@ -86,6 +86,7 @@ class RetentionSettings(Area, alias_generator="retention_{}".format):
         ge=1,
         description="Days that events, deliveries to webhooks, calls of cron jobs and packages are kept.",
     )
+    audit_days: float = Field(default=365, ge=1, description="Days that entries of the audit log are kept.")
     run_days: int = Field(default=30, ge=1, description="Days that Dagster's runs, their events and ticks are kept.")
 
 

@@ -203,7 +203,7 @@ class Applier:
             ("category", "", declared.name),
             declared.name,
             self.records.get_values(Category, declared),
-            lambda new: create(CategoryCreate(**new), created_by_key_id=self._caller.key_id),
+            lambda new: create(CategoryCreate(**new), created_by_key_id=self._caller.owner_id),
             lambda row_id, changes: self._categories.update(row_id, CategoryUpdate(**changes)),
         )
 

@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import delete, select
 from structlog.testing import capture_logs
 
+from core.definitions.identity.audit import record_action
 from core.definitions.jobs.repository import JobRepository
 from core.definitions.projects.repository import ProjectRepository
 from core.errors import NotFound
@@ -82,6 +83,13 @@ def test_a_dry_run_counts_and_removes_nothing(shop: Shop, cleaner: Cleaner) -> N
     assert found["packages"][0] == 1
     assert not any(each.count for each in cleaner.clean_up(at, dry_run=True).removed.values())
     assert list(shop.storage.list(packages_key(shop.organization_id))) == []
+
+
+def test_the_audit_log_is_kept_for_its_own_time(shop: Shop, cleaner: Cleaner) -> None:
+    record_action(shop.database, shop.caller(), "create_project", {"id": "1"}, 200)
+    days = shop.settings.retention.audit_days
+    kept = [cleaner.clean_up(now() + timedelta(days=days + each)).removed["audit entries"].count for each in (-1, 1)]
+    assert kept == [0, 1]
 
 
 def test_what_runs_or_may_be_retried_keeps_all(shop: Shop, cleaner: Cleaner) -> None:

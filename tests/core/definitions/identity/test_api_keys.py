@@ -7,7 +7,8 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import text, update
 
-from core.definitions.identity.api_keys import ORDINARY_SCOPES, Identity, KeyCache, bootstrap, create_key
+from core.definitions.identity.api_keys import Identity, KeyCache, bootstrap, create_key
+from core.definitions.identity.roles import ORDINARY_SCOPES
 from core.definitions.identity.service import revoke_own_key
 from core.errors import BadInput, Unauthorized
 from core.infra.database import Database, open_database

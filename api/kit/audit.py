@@ -1,0 +1,80 @@
+"""The one place that writes the audit log: what a key or a person has changed, or tried to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, cast
+
+from starlette.concurrency import run_in_threadpool
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from api.kit.middleware import SLASH
+from api.kit.openapi import make_operation_id
+from api.kit.services import Services
+from core.definitions.identity.audit import record_action
+from core.definitions.identity.roles import READING_SCOPES
+
+CHANGING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+MAX_ANSWER = 64 * 2**10  # in which the id of a new record is looked for
+ID_FIELDS = ("id", "executionId")
+
+
+class AuditLog:
+    """Stores an entry for each request that changes something, before its answer is sent.
+
+    These are those of other methods than GET, and GETs below `acting`, by a caller who is known, of operations that
+    need more than a scope that reads.
+    """
+
+    def __init__(self, app: ASGIApp, acting: str) -> None:
+        self._app = app
+        self._acting = acting
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not (scope["method"] in CHANGING or scope["path"].startswith(self._acting)):
+            await self._app(scope, receive, send)
+            return
+        start: Message = {}
+
+        async def send_recorded(message: Message) -> None:
+            nonlocal start
+            if message["type"] == "http.response.start":
+                start = message
+                return
+            if start:
+                await run_in_threadpool(_record, scope, start["status"], _find_ids(start, message))
+                await send(start)
+                start = {}
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_recorded)
+        except Exception:
+            await run_in_threadpool(_record, scope, 500, {})
+            raise
+
+
+def _record(scope: Scope, status: int, made: Mapping[str, str]) -> None:
+    state, route = scope.get("state", {}), scope.get("route")
+    scopes = state.get("scopes")
+    if scopes is None or route is None or (scopes and READING_SCOPES.issuperset(scopes)):
+        return
+    services = cast("Services", scope["app"].state.services)
+    named = {name: str(value).replace(SLASH, "/") for name, value in scope.get("path_params", {}).items()}
+    new = {name: value for name, value in made.items() if value not in named.values()}
+    record_action(services.database, state["identity"], make_operation_id(route), named | new, status)
+
+
+def _find_ids(start: Message, message: Message) -> Mapping[str, str]:
+    """Return the ids of what the answer says was made."""
+    body: bytes = message.get("body", b"")
+    if start["status"] >= 300 or message.get("more_body") or len(body) > MAX_ANSWER:
+        return {}
+    if not dict(start["headers"]).get(b"content-type", b"").startswith(b"application/json"):
+        return {}
+    answer: Any = json.loads(body)
+    if not isinstance(answer, dict):
+        return {}
+    fields = cast("dict[str, object]", answer)
+    return {name: str(fields[name]) for name in ID_FIELDS if fields.get(name) is not None}

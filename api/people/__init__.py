@@ -1,0 +1,1 @@
+"""People who have signed in, and their own keys."""

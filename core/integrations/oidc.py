@@ -1,0 +1,229 @@
+"""Sign-in by OpenID Connect: the authorization code flow with PKCE, and what a provider's groups mean here.
+
+Requests go through the guarded client, which may call private addresses here: the operator names the provider.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import secrets
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import structlog
+from joserfc import jwt
+from joserfc.errors import JoseError
+from joserfc.jwk import KeySet
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from core.definitions.identity.people import SignedIn
+from core.errors import Forbidden, SpindleError, Unavailable
+from core.infra.encryption import AssociatedData, KeyRing
+from core.infra.http_client import ALL_NETWORKS, CONNECT_SECONDS, MAX_BODY, TOTAL_SECONDS
+from core.infra.secrets import load_service_key
+from core.infra.settings import Settings
+from core.infra.settings.sign_in import ROLES, Role
+from core.infra.validation import is_storable
+from core.tables import Organization
+from pipelines.http_client import client
+from pipelines.http_client.guard import Guard
+from pipelines.http_client.handles import TimeLimits
+
+DISCOVERY = "/.well-known/openid-configuration"
+DISCOVERY_SECONDS = 600.0  # until the provider's addresses are looked up again
+ATTEMPT_SECONDS = 600  # for a person to sign in at the provider
+CLOCK_SKEW_SECONDS = 60
+ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "Ed25519")
+MAX_TEXT = 200
+EXPIRED = "This sign-in has expired, or was begun in another browser or tab. Sign in again."
+UNTRUSTED = "The provider's answer could not be trusted. Sign in again; if it happens again, tell your operator."
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class SignInAttempt:
+    """What the browser keeps, encrypted, while a person is at the provider: `target` is the page to open afterwards."""
+
+    target: str
+    redirect_uri: str
+    state: str
+    nonce: str
+    verifier: str
+    began_at: float  # seconds since 1970
+
+
+class SignInProvider:
+    """The provider that the settings name."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._oidc = settings.oidc
+        self._guard = Guard(ALL_NETWORKS, settings.own_endpoints)
+        self._addresses: Mapping[str, Any] = {}
+        self._looked_up_at = 0.0
+
+    def begin(self, redirect_uri: str, target: str) -> tuple[str, str]:
+        """Return the provider's address for a person who signs in, and what the browser is to keep (`complete`)."""
+        texts = [secrets.token_urlsafe(32) for _ in range(3)]
+        attempt = SignInAttempt(target, redirect_uri, *texts, began_at=time.time())
+        digest = hashlib.sha256(attempt.verifier.encode()).digest()
+        query = {
+            "response_type": "code",
+            "client_id": self._oidc.client_id or "",
+            "redirect_uri": redirect_uri,
+            "scope": self._oidc.scopes,
+            "state": attempt.state,
+            "nonce": attempt.nonce,
+            "code_challenge": base64.urlsafe_b64encode(digest).rstrip(b"=").decode(),
+            "code_challenge_method": "S256",
+        }
+        address = str(self._look_up()["authorization_endpoint"])
+        kept = self._make_key_ring().encrypt(json.dumps(asdict(attempt)), _describe_attempt())
+        return f"{address}{'&' if '?' in address else '?'}{urlencode(query)}", kept
+
+    def complete(self, kept: str, state: str, code: str) -> tuple[SignInAttempt, Mapping[str, Any]]:
+        """Redeem the code; return the attempt and the proven claims about the person.
+
+        Raises Forbidden for an answer to another attempt or of another provider, Unavailable where it does not answer.
+        """
+        attempt = self._open_attempt(kept)
+        if not secrets.compare_digest(state.encode(), attempt.state.encode()):
+            raise Forbidden(EXPIRED)
+        tokens = self._redeem(code, attempt)
+        claims = self._check_id_token(str(tokens.get("id_token")), attempt.nonce)
+        if {self._oidc.claim, "name"} <= claims.keys() or "userinfo_endpoint" not in self._look_up():
+            return attempt, claims
+        more = self._call("GET", "userinfo_endpoint", {"Authorization": f"Bearer {tokens.get('access_token')}"})
+        if more.get("sub") != claims["sub"]:
+            raise self._refuse("the user info is about another person")
+        return attempt, {**more, **claims}
+
+    def find_rights(self, session: Session, claims: Mapping[str, Any]) -> SignedIn:
+        """Return who signs in, with the organization and role of the groups. Raises Forbidden without any."""
+        groups = claims.get(self._oidc.claim)
+        named = set(map(str, groups)) if isinstance(groups, list) else {str(groups)}
+        organization_id, role = self._map_groups(session, named)
+        name = next(filter(None, (_read_text(claims, each) for each in ("name", "preferred_username", "email"))), None)
+        subject = str(claims["sub"])
+        if not is_storable(subject) or len(subject) > MAX_TEXT * 2:
+            raise self._refuse("the subject cannot be stored")
+        email = _read_text(claims, "email")
+        return SignedIn(self._oidc.issuer or "", subject, name or subject[:MAX_TEXT], email, organization_id, role)
+
+    def _map_groups(self, session: Session, groups: Collection[str]) -> tuple[str, Role | None]:
+        mine = [each for each in self._oidc.groups if each.group in groups]
+        if not mine:
+            raise Forbidden("None of your groups at the provider may use this service. Ask your operator.")
+        slug = mine[0].organization
+        found = session.scalar(select(Organization.id).where(Organization.slug == slug))
+        if found is None:
+            log.error("SPINDLE_OIDC_GROUPS names an unknown organization", organization=slug)
+            raise Forbidden("Your groups lead to an organization that does not exist here. Ask your operator.")
+        roles: list[Role] = [each.role for each in mine if each.organization == slug and each.role is not None]
+        return found, max(roles, key=ROLES.index, default=None)
+
+    def _open_attempt(self, kept: str) -> SignInAttempt:
+        try:
+            attempt = SignInAttempt(**json.loads(self._make_key_ring().decrypt(kept, _describe_attempt())))
+        except (SpindleError, TypeError, ValueError) as error:
+            raise Forbidden(EXPIRED) from error
+        if time.time() - attempt.began_at > ATTEMPT_SECONDS:
+            raise Forbidden(EXPIRED)
+        return attempt
+
+    def _redeem(self, code: str, attempt: SignInAttempt) -> Mapping[str, Any]:
+        form = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": attempt.redirect_uri,
+            "code_verifier": attempt.verifier,
+            "client_id": self._oidc.client_id or "",
+        }
+        headers = {"Content-Type": "application/x-www-form-urlencoded"}
+        if self._oidc.client_secret is not None:
+            secret = self._oidc.client_secret.get_secret_value()
+            if "client_secret_basic" in self._look_up().get(
+                "token_endpoint_auth_methods_supported", ("client_secret_basic",)
+            ):
+                pair = f"{quote(form.pop('client_id'), safe='')}:{quote(secret, safe='')}"
+                headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
+            else:
+                form["client_secret"] = secret
+        return self._call("POST", "token_endpoint", headers, urlencode(form).encode())
+
+    def _check_id_token(self, token: str, nonce: str) -> Mapping[str, Any]:
+        """Return the claims of a token with a valid signature, of this provider, for this service and this attempt."""
+        expected = jwt.JWTClaimsRegistry(
+            leeway=CLOCK_SKEW_SECONDS,
+            iss={"essential": True, "value": str(self._look_up()["issuer"])},
+            aud={"essential": True, "value": self._oidc.client_id or ""},
+            azp={"value": self._oidc.client_id or ""},
+            nonce={"essential": True, "value": nonce},
+            sub={"essential": True},
+            exp={"essential": True},
+            iat={"essential": True},
+        )
+        try:
+            keys = KeySet.import_key_set({"keys": self._call("GET", "jwks_uri")["keys"]})
+            claims = jwt.decode(token, keys, ALGORITHMS).claims
+            expected.validate(claims)
+        except (JoseError, KeyError, TypeError, ValueError) as error:
+            raise self._refuse(f"{type(error).__name__}: {error}") from error
+        return claims
+
+    def _look_up(self) -> Mapping[str, Any]:
+        """Return the provider's discovery document. Raises Unavailable without a valid one."""
+        if not self._addresses or time.monotonic() - self._looked_up_at > DISCOVERY_SECONDS:
+            issuer = self._oidc.issuer or ""
+            found = self._send("GET", f"{issuer.rstrip('/')}{DISCOVERY}", {})
+            if str(found.get("issuer")).rstrip("/") != issuer.rstrip("/"):
+                log.error("the provider calls itself otherwise", issuer=found.get("issuer"), expected=issuer)
+                raise Unavailable("The provider is not the one that the operator has named. Tell your operator.")
+            self._addresses, self._looked_up_at = found, time.monotonic()
+        return self._addresses
+
+    def _call(
+        self, method: str, endpoint: str, headers: Mapping[str, str] | None = None, body: bytes | None = None
+    ) -> Mapping[str, Any]:
+        address = self._look_up().get(endpoint)
+        if not isinstance(address, str):
+            raise Unavailable(f"The provider names no {endpoint}. Tell your operator.")
+        return self._send(method, address, headers or {}, body)
+
+    def _send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None) -> Mapping[str, Any]:
+        """Return a JSON object of the provider; raise Forbidden where it refuses, Unavailable where it fails."""
+        limits = TimeLimits(CONNECT_SECONDS, TOTAL_SECONDS)
+        headers = {"Accept": "application/json", **headers}
+        answer = client.send_request(self._guard, method, url, headers, body, limits, MAX_BODY)
+        if answer.status is not None and 400 <= answer.status < 500 and method == "POST":
+            raise self._refuse(f"status {answer.status}: {answer.body[:MAX_TEXT].decode(errors='replace')}")
+        try:
+            found: object = json.loads(answer.body) if answer.ok else None
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            log.error("the provider does not answer", url=url, status=answer.status, reason=answer.reason)
+            raise Unavailable("The provider does not answer. Try again in a moment, or sign in with a key.")
+        return found
+
+    def _refuse(self, reason: str) -> Forbidden:
+        log.warning("a sign-in was refused", reason=reason)
+        return Forbidden(UNTRUSTED)
+
+    def _make_key_ring(self) -> KeyRing:
+        return KeyRing(load_service_key(self._settings))
+
+
+def _describe_attempt() -> AssociatedData:
+    return AssociatedData("console", "sign-in", "attempt")
+
+
+def _read_text(claims: Mapping[str, Any], name: str) -> str | None:
+    value = claims.get(name)
+    return value.strip()[:MAX_TEXT] if isinstance(value, str) and is_storable(value) else None
