@@ -23,6 +23,7 @@ SHORT = {
     "SPINDLE_HUNG_AFTER_SECONDS": str(600 / SHORTER),
 }
 PIPELINE = """\
+spindle: {{timeout: 900}}
 fetch: {{url: "{url}"}}
 pipeline:
   - {{stage: wgetJoin, args: ["ul li a"]}}
