@@ -46,7 +46,7 @@ from core.lifecycle.executions.reports import (
     return_claim,
 )
 from core.lifecycle.executions.repository import ExecutionRepository
-from core.lifecycle.executions.retries import FailureCode
+from core.lifecycle.executions.retries import FailureCode, explain_loss_with_service
 from core.lifecycle.executions.spec import DriverEnvironments, build_spec, load_driver_secrets, load_launch_context
 from core.lifecycle.outlines.outlines import JobOutline
 from core.lifecycle.usage.bills import get_bill
@@ -412,7 +412,7 @@ class DriverSession:
             if lines := [*drop_traces(self._compute.read_logs(self._handle, tail=LOG_LINES_READ))][-LAST_LOG_LINES:]:
                 context.log.error("\n".join(("The driver's last log lines:", *lines)))
             if self._went_with_service:
-                self.fail(ENDED_WITH_SERVICE, FailureCode.STOPPED)
+                self.fail(ENDED_WITH_SERVICE, explain_loss_with_service(self._execution))
                 return
             how = f"with exit code {status.exit_code}" if status.exit_code is not None else "unexpectedly"
             sentence = f"The driver ended {how} before it had finished. The execution's log tells what it did last."

@@ -46,7 +46,7 @@ from core.lifecycle.executions.outbox import (
 from core.lifecycle.executions.reconcile import Sighting, admit_waiting, fail_lost, fail_overdue, list_overdue
 from core.lifecycle.executions.reports import cancel, fail, release_cancelled, take_over_claim
 from core.lifecycle.executions.repository import list_claimed, list_stopping
-from core.lifecycle.executions.retries import FailureCode
+from core.lifecycle.executions.retries import FailureCode, explain_loss_with_service
 from core.lifecycle.firing.cron_jobs import fire_overdue_calls
 from core.lifecycle.firing.deadlines import check_deadlines
 from core.lifecycle.firing.new_inputs import NewInputs
@@ -254,7 +254,7 @@ class Launcher:
         """Launch an execution again whose driver ended with the service, which has been started again since."""
         claimed_at = execution.claimed_at or execution.updated_at
         if not self._compute.outlives_service and claimed_at < self._started_at:
-            sentence, code = ENDED_WITH_SERVICE, FailureCode.STOPPED
+            sentence, code = ENDED_WITH_SERVICE, explain_loss_with_service(execution)
         else:
             sentence, code = "The execution lost its driver. Execute the job again.", FailureCode.DRIVER_LOST
         fail(self._database, execution.id, sentence, execution.attempt, code)
