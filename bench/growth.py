@@ -1,26 +1,38 @@
-"""What is kept of an execution, before a cleanup and after it, on SQLite: `python -m bench.growth [EXECUTIONS]`.
+"""What is kept of an execution before a cleanup and after it: `python -m bench.growth [EXECUTIONS [COPIES]]`.
 
-Tables count by their pages that are in use, files by their blocks. Rows of the output are data, and no part of it.
+Executes a job of 20 pages on SQLite and on PostgreSQL. The rows of one execution are stored COPIES times, so that a
+table's pages and indexes are measured as many executions fill them. Files count by their blocks, tables after VACUUM.
+Rows of the output are data, and no part of it.
 """
 
 from __future__ import annotations
 
-import sqlite3
 import sys
 from collections import Counter
-from contextlib import closing
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+
+from pydantic import SecretStr
+from sqlalchemy import Connection, Engine, Table, create_engine, insert, make_url, select, text
 
 from bench.service import create_job, describe_machine, post, run_spindle, wait_until_completed
 from bench.sites import serve_catalog
 from cli.cleanup import open_cleaner
 from core.infra.settings import Settings
-from core.tables import now
+from core.tables import Base, Execution, new_id, now
+from tests.support.postgres import cluster
 
-EXECUTIONS = int(sys.argv[1]) if len(sys.argv) > 1 else 50
-WARM_UP, DAYS = 5, 40
+EXECUTIONS, COPIES = map(int, (*sys.argv[1:3], *("20", "2000")[len(sys.argv) - 1 :]))
+WARM_UP, DAYS, BATCH = 5, 40, 500
 NO_GROWTH = ("up.log", "spindle.log", ".db")  # the last one is the database of Dagster's events without a run
+DATABASE = ("spindle.db", "runs.db", "index.db", "schedules.db")
+SIZES = {
+    "sqlite": "SELECT tbl_name, sum(pgsize) FROM dbstat JOIN sqlite_schema USING (name) GROUP BY tbl_name",
+    "postgresql": "SELECT relname, pg_table_size(oid) + pg_indexes_size(oid) FROM pg_class WHERE relkind = 'r'"
+    " AND relnamespace = 'public'::regnamespace",
+}
 PIPELINE = """
 fetch: {{url: "{url}"}}
 pipeline:
@@ -31,8 +43,17 @@ pipeline:
 
 def main() -> None:
     print(describe_machine())
+    with serve_catalog(20, 5_000) as url:
+        measure_growth(url, None)
+        with cluster() as server:
+            measure_growth(url, server.url)
+
+
+def measure_growth(url: str, database_url: str | None) -> None:
     environment = {"SPINDLE_FETCH_ALLOW_NETWORKS": "127.0.0.0/8", "SPINDLE_SPARE_DRIVERS": "0"}
-    with serve_catalog(20, 5_000) as url, run_spindle(environment) as service:
+    environment |= {"SPINDLE_DATABASE_URL": database_url} if database_url else {}
+    with run_spindle(environment) as service, open_engine(database_url, service.data) as engine:
+        settings = Settings(data=service.data, database_url=SecretStr(database_url) if database_url else None)
         job = create_job(service.client, "growth", PIPELINE.format(url=url))
 
         def execute(count: int) -> None:
@@ -41,45 +62,84 @@ def main() -> None:
                 wait_until_completed(service.client, job, execution)
 
         execute(WARM_UP)
-        clean_up(service.data)
-        empty = measure(service.data)
+        clean_up(settings)
+        files, tables = measure_files(service.data), measure_tables(engine)
         execute(EXECUTIONS)
-        report("before", measure(service.data) - empty)
-        clean_up(service.data)
-        report("after", measure(service.data) - empty)
+        copy_newest(engine, COPIES)
+        for when in ("before", "after"):
+            if when == "after":
+                clean_up(settings)
+            grown = {
+                f"files of {kind}": size / EXECUTIONS for kind, size in (measure_files(service.data) - files).items()
+            }
+            found = measure_tables(engine) - tables
+            grown |= {f"table {name}": size / (EXECUTIONS + COPIES) for name, size in found.items()}
+            print(f"{engine.dialect.name}, {when} the cleanup: {sum(grown.values()):,.0f} bytes of an execution")
+            for kind, size in sorted(grown.items(), key=lambda item: -item[1]):
+                if size >= 1:
+                    print(f"  {size:8,.0f}  {kind}")
 
 
-def clean_up(data: Path) -> None:
+@contextmanager
+def open_engine(database_url: str | None, data: Path) -> Generator[Engine]:
+    url = make_url(database_url or f"sqlite:///{data}/spindle.db")
+    engine = create_engine(url.set(drivername="postgresql+psycopg") if database_url else url)
+    try:
+        yield engine
+    finally:
+        engine.dispose()
+
+
+def clean_up(settings: Settings) -> None:
     """Clean up as if the days of all settings had passed."""
-    with open_cleaner(Settings(data=data)) as cleaner:
+    with open_cleaner(settings) as cleaner:
         cleaner.clean_up(now() + timedelta(days=DAYS))
 
 
-def measure(data: Path) -> Counter[str]:
-    """Return the bytes of each kind."""
+def copy_newest(engine: Engine, copies: int) -> None:
+    """Store the rows that name the newest execution again for as many executions."""
+    with engine.begin() as connection:
+        newest = connection.scalar(select(Execution.id).order_by(Execution.id.desc()).limit(1))
+        rows = {table: [*find_rows(connection, table, newest)] for table in Base.metadata.sorted_tables}
+        for _ in range(copies):
+            other = new_id()
+            for table, found in rows.items():
+                for row in found:
+                    values = {name: other if value == newest else value for name, value in row.items()}
+                    if newest not in row.values() or table.name != "executions":
+                        values |= {"id": new_id()} if isinstance(row.get("id"), str) else {}
+                        if isinstance(row.get("id"), int):
+                            del values["id"]
+                    connection.execute(insert(table).values(values))
+
+
+def find_rows(connection: Connection, table: Table, execution_id: str | None) -> Iterator[dict[str, object]]:
+    name = "id" if table.name == "executions" else "execution_id"
+    if name in table.columns:
+        found = connection.execute(select(table).where(table.c[name] == execution_id))
+        yield from (dict(row) for row in found.mappings())
+
+
+def measure_tables(engine: Engine) -> Counter[str]:
+    """Return the bytes of each table with its indexes; Dagster's in SQLite are files."""
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        if engine.dialect.name == "sqlite":
+            connection.execute(text("PRAGMA busy_timeout = 60000"))
+            connection.execute(text("VACUUM"))
+        else:  # its own tables: those of the system are in use
+            connection.execute(text(f"VACUUM FULL {', '.join(Base.metadata.tables)}"))
+        return Counter({name: size for name, size in connection.execute(text(SIZES[engine.dialect.name]))})
+
+
+def measure_files(data: Path) -> Counter[str]:
     found: Counter[str] = Counter()
-    databases = [path for name in ("spindle", "runs", "index", "schedules") for path in data.rglob(f"{name}.db")]
-    for path in databases:
-        with closing(sqlite3.connect(path)) as connection:
-            size, pages, free = (
-                connection.execute(f"PRAGMA {name}").fetchone()[0]
-                for name in ("page_size", "page_count", "freelist_count")
-            )
-        found[f"tables of {path.stem}"] = size * (pages - free)
     for path in data.rglob("*"):
-        is_database = any(path.is_relative_to(each) or str(path).startswith(f"{each}-") for each in databases)
+        is_database = path.name.startswith(DATABASE)
         if not is_database and not path.name.startswith(NO_GROWTH) and path.exists():
             place = path.relative_to(data).parts
             if "output" not in place and not (path / "output").exists() and not [*path.glob("*/output")]:
-                found["files of " + "/".join(place[:2])] += path.stat().st_blocks * 512
+                found["/".join(place[:2])] += path.stat().st_blocks * 512
     return found
-
-
-def report(when: str, grown: Counter[str]) -> None:
-    each = {kind: size / EXECUTIONS for kind, size in grown.items() if size}
-    print(f"{when} the cleanup: {sum(each.values()):,.0f} bytes of an execution")
-    for kind, size in sorted(each.items(), key=lambda item: -item[1]):
-        print(f"  {size:8,.0f}  {kind}")
 
 
 if __name__ == "__main__":

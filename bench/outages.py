@@ -145,7 +145,9 @@ def report(service: Service, accepted: Sequence[str]) -> None:
     states = Counter(each.state for each in found)
     print("accepted and lost:", len(accepted) - len(found))
     print("states:", dict(states), "repeated by a client:", len(rows) - len(set(accepted)))
-    print("failed:", dict(Counter(each.error_code for each in found if each.state == State.FAILED)))
+    failures = (f"{each.error_code}: {each.error_message}" for each in found if each.state == State.FAILED)
+    for failure, times in Counter(failures).most_common():
+        print(f"failed {times} times: {failure}")
     print("retried:", sum(each.retries > 0 for each in found))
     print("published twice:", published_twice, "never ended:", sum(each.state not in TERMINAL for each in found))
     ends = {State.COMPLETED: "SUCCESS", State.FAILED: "FAILURE"}

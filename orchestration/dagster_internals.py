@@ -15,6 +15,7 @@ import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
@@ -46,6 +47,7 @@ from dagster._serdes import ConfigurableClass, ConfigurableClassData
 
 from core.definitions.schedules.cron import parse_cron
 from core.infra.commit_mark import CommitMark
+from core.infra.heartbeats import BeatingEvent
 from core.infra.idle import IdleWatch
 from orchestration.collection import pause_collection
 
@@ -122,6 +124,16 @@ def follow_daemons(beat: Callable[[str], None]) -> None:
 
     for daemon, loop in ((SchedulerDaemon, "scheduler"), (QueuedRunCoordinatorDaemon, "daemon")):
         daemon._check_add_heartbeat = _beat_before(daemon._check_add_heartbeat, beat, loop)  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
+    SchedulerDaemon.core_loop = _beat_in_waits(SchedulerDaemon.core_loop, beat)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _beat_in_waits(core_loop: Callable[..., Any], beat: Callable[[str], None]) -> Callable[..., Any]:
+    """Return the loop with an event that beats: the scheduler waits on it for the next minute."""
+
+    def run(daemon: object, context: Any, shutdown_event: threading.Event) -> Any:
+        return core_loop(daemon, context, BeatingEvent(shutdown_event, partial(beat, "scheduler")))
+
+    return run
 
 
 def _beat_before(method: Callable[..., None], beat: Callable[[str], None], loop: str) -> Callable[..., None]:

@@ -46,7 +46,7 @@ from core.lifecycle.executions.reports import (
     return_claim,
 )
 from core.lifecycle.executions.repository import ExecutionRepository
-from core.lifecycle.executions.retries import FailureCode
+from core.lifecycle.executions.retries import FailureCode, explain_loss_with_service
 from core.lifecycle.executions.spec import DriverEnvironments, build_spec, load_driver_secrets, load_launch_context
 from core.lifecycle.outlines.outlines import JobOutline
 from core.lifecycle.usage.bills import get_bill
@@ -70,7 +70,7 @@ from orchestration.metadata import (
     build_publication_metadata,
 )
 from orchestration.outages import is_outage, retry_outages
-from orchestration.outcomes import INTERRUPTED, STOPPED, Outcome, make_failure
+from orchestration.outcomes import ENDED_WITH_SERVICE, INTERRUPTED, STOPPED, Outcome, make_failure
 from orchestration.running_attempts import RunningAttempts
 from pipelines.environments.uv import IndexUnavailable
 
@@ -122,6 +122,7 @@ class DriverSession:
         self._renewed_at = time.monotonic()
         self._ended_at: float | None = None
         self._is_closed = False
+        self._went_with_service = False
         self.changes_asset = True  # found by complete()
         self._run_id = context.run_id
         self._is_shared = self._read(is_shared)
@@ -177,6 +178,8 @@ class DriverSession:
             return_claim(self._database, execution.id, execution.attempt, self._run_id)
             self._is_closed = True
             raise make_failure("The service was restarted before the execution had a driver. Another run has it now.")
+        if not self._compute.outlives_service:  # such as on a machine that lost its power
+            self._went_with_service = not self._compute.observe(self._handle).running
         self._compute.follow(self._handle)
 
     def _install_environments(self, context: OpExecutionContext) -> DriverEnvironments:
@@ -408,6 +411,9 @@ class DriverSession:
         if self._outcome is None and not self._unread:  # a report that could not be recorded is one
             if lines := [*drop_traces(self._compute.read_logs(self._handle, tail=LOG_LINES_READ))][-LAST_LOG_LINES:]:
                 context.log.error("\n".join(("The driver's last log lines:", *lines)))
+            if self._went_with_service:
+                self.fail(ENDED_WITH_SERVICE, explain_loss_with_service(self._execution))
+                return
             how = f"with exit code {status.exit_code}" if status.exit_code is not None else "unexpectedly"
             sentence = f"The driver ended {how} before it had finished. The execution's log tells what it did last."
             self.fail(status.reason or sentence, FailureCode.DRIVER_LOST)

@@ -46,7 +46,7 @@ from core.lifecycle.executions.outbox import (
 from core.lifecycle.executions.reconcile import Sighting, admit_waiting, fail_lost, fail_overdue, list_overdue
 from core.lifecycle.executions.reports import cancel, fail, release_cancelled, take_over_claim
 from core.lifecycle.executions.repository import list_claimed, list_stopping
-from core.lifecycle.executions.retries import FailureCode
+from core.lifecycle.executions.retries import FailureCode, explain_loss_with_service
 from core.lifecycle.firing.cron_jobs import fire_overdue_calls
 from core.lifecycle.firing.deadlines import check_deadlines
 from core.lifecycle.firing.new_inputs import NewInputs
@@ -63,6 +63,7 @@ from orchestration.compute.local import LocalCompute
 from orchestration.compute.protocol import DriverHandle
 from orchestration.dagster_internals import import_before_fork
 from orchestration.instance import open_few_connections
+from orchestration.outcomes import ENDED_WITH_SERVICE
 from orchestration.run_drivers import Service
 from orchestration.run_server import RunServer
 from orchestration.run_tags import EXECUTION, INSTANCE
@@ -102,6 +103,7 @@ class Launcher:
         self._runs = runs
         self._schedules = schedules
         self._new_inputs = NewInputs(database, settings)
+        self._started_at = now()
         self._up_since: datetime | None = None  # drivers could report since then
         self._looked_at = time.monotonic()
         self._ends_seen, self._ends_agree = now() - CORRECTED_AFTER_START, False
@@ -245,9 +247,17 @@ class Launcher:
             elif self._compute.observe(_make_handle(execution)).running:
                 self._compute.follow(_make_handle(execution))
             else:
-                sentence = "The execution lost its driver. Execute the job again."
-                fail(self._database, execution.id, sentence, execution.attempt, FailureCode.DRIVER_LOST)
+                self._fail_without_driver(execution)
                 log.warning("execution without run and driver", execution_id=execution.id)
+
+    def _fail_without_driver(self, execution: Execution) -> None:
+        """Launch an execution again whose driver ended with the service, which has been started again since."""
+        claimed_at = execution.claimed_at or execution.updated_at
+        if not self._compute.outlives_service and claimed_at < self._started_at:
+            sentence, code = ENDED_WITH_SERVICE, explain_loss_with_service(execution)
+        else:
+            sentence, code = "The execution lost its driver. Execute the job again.", FailureCode.DRIVER_LOST
+        fail(self._database, execution.id, sentence, execution.attempt, code)
 
     def correct_ends(self) -> None:
         """Let the runs that nobody executes any more end as their executions did."""

@@ -14,6 +14,7 @@ from pipelines.contract.request import PlannedStep
 
 INTERRUPTED = "The run ended before its driver did: the run's page in Dagster shows an error."
 STOPPED = "Spindle was stopped while the execution was running."
+ENDED_WITH_SERVICE = "Its driver ended together with the service."
 
 
 @dataclass(frozen=True, slots=True)

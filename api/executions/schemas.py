@@ -141,6 +141,8 @@ class ExecutionStatus(Record):
     spark_application_name: str | None
     progress: Progress
     """Progress of its stages."""
+    details_removed_at: datetime | None
+    """When a cleanup removed stages and requests of its progress, and its driver; null while they are kept."""
     waits_for: list[str]
     """What has no room for it while it is QUEUED: `project` or `organization`, by their limits, and `pool NAME`."""
 
@@ -316,13 +318,14 @@ def build_attempt_record(attempt: ExecutionAttempt) -> AttemptRecord:
 
 def _get_status_fields(execution: Mapping[str, Any], links: ExecutionLinks) -> dict[str, Any]:
     status = Status.from_record(execution)
-    names = set(ExecutionStatus.model_fields) - {"state", "progress", "spark_ui_url", "waits_for"}
+    names = set(ExecutionStatus.model_fields) - {"state", "progress", "spark_ui_url", "waits_for", "details_removed_at"}
     return {
         "state": execution["state"],
         "waits_for": execution["waits_for"],
         **{name: getattr(status, name) for name in names},
         "spark_ui_url": links.find_spark_page(execution),
         "progress": Progress.from_report(execution["progress"]),
+        "details_removed_at": execution["details_removed_at"],
     }
 
 

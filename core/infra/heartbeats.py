@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from core.errors import Unavailable
@@ -92,3 +92,20 @@ class Heartbeats:
 
     def _get_pulse_path(self, process: str) -> Path:
         return self._folder / f"pulse-of-{process}"
+
+
+class BeatingEvent:
+    """An event whose waits beat: a loop that waits for a time is not silent."""
+
+    def __init__(self, event: threading.Event, beat: Callable[[], None]) -> None:
+        self._event = event
+        self._beat = beat
+
+    def is_set(self) -> bool:
+        return self._event.is_set()
+
+    def wait(self, seconds: float) -> bool:
+        ends = time.monotonic() + seconds
+        while (left := ends - time.monotonic()) > 0 and not self._event.wait(min(left, BEAT_SECONDS)):
+            self._beat()
+        return self._event.is_set()

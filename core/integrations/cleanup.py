@@ -22,7 +22,7 @@ from core.infra.storage.protocol import Storage
 from core.integrations.notifications.deliver import delete_old_notifications
 from core.integrations.packages.service import delete_old_packages
 from core.integrations.webhooks.deliver import delete_old_events
-from core.lifecycle.executions.leftovers import delete_leftovers
+from core.lifecycle.executions.leftovers import delete_leftovers, remove_details
 from core.lifecycle.executions.outbox import delete_old_launches
 from core.lifecycle.firing.cron_job_calls import delete_old_calls
 from core.tables import Organization, now
@@ -102,12 +102,14 @@ class Cleaner:
             delete_leftovers(cleanup, self._database, self._storage, self._settings, each, at)
             delete_old_packages(cleanup, self._database, self._storage, each, oldest)
         for kind, delete_old in MESSAGES.items():
-            self._delete_messages(cleanup, kind, delete_old, oldest)
-        self._delete_messages(cleanup, "audit entries", delete_old_entries, at - timedelta(days=retention.audit_days))
+            self._delete_rows(cleanup, kind, delete_old, oldest)
+        self._delete_rows(cleanup, "audit entries", delete_old_entries, at - timedelta(days=retention.audit_days))
+        old = at - timedelta(days=retention.log_days)
+        self._delete_rows(cleanup, "details of executions", remove_details, old)
         self._delete_runs(cleanup, at - timedelta(days=retention.run_days))
         return cleanup
 
-    def _delete_messages(self, cleanup: Cleanup, kind: str, delete_old: DeleteOld, before: datetime) -> None:
+    def _delete_rows(self, cleanup: Cleanup, kind: str, delete_old: DeleteOld, before: datetime) -> None:
         """Delete some at a time, so that others can write; a dry run counts all at once."""
         limit = None if cleanup.dry_run else BATCH
         while True:

@@ -75,7 +75,7 @@ class DatasetVersion(Base):
         Index("ix_dataset_versions_number", "dataset_id", "number"),
     )
     id: Mapped[str] = mapped_column(String(36), primary_key=True, default=new_id)
-    dataset_id: Mapped[str] = mapped_column(ForeignKey("datasets.id", ondelete="CASCADE"), index=True)
+    dataset_id: Mapped[str] = mapped_column(ForeignKey("datasets.id", ondelete="CASCADE"))
     number: Mapped[int] = mapped_column(default=1)
     execution_id: Mapped[str | None] = mapped_column(String(36), index=True)
     logical_path: Mapped[str | None] = mapped_column(Text, index=True)

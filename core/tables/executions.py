@@ -16,6 +16,7 @@ from pipelines.language.origins import TracedColumn
 QUEUED, RUNNING = text("state = 'QUEUED'"), text("state = 'RUNNING'")
 OF_PARTITION = text("partition IS NOT NULL")
 HOLDING = text("holds_slot")
+DETAILED = text("state = 'COMPLETED' AND details_removed_at IS NULL")
 
 
 ColumnTypes = tuple[tuple[str, str], ...]
@@ -108,7 +109,8 @@ class Execution(Owned):
     the pipeline, `libraries` the Java libraries that its driver needs, `instance_id` the instance that has claimed the
     attempt. `partition` is the key of the part of the dataset that it makes, and `partition_scheme` what equal keys of
     the job have in common. `pages_of` is the earlier execution whose stored pages it runs over, without a request. It
-    has a place in its `pools` as long as it holds a slot.
+    has a place in its `pools` as long as it holds a slot. Cleanup removed its pipeline and progress at
+    `details_removed_at`.
     """
 
     __tablename__ = "executions"
@@ -129,7 +131,9 @@ class Execution(Owned):
             postgresql_where=OF_PARTITION,
         ),
         Index("uq_executions_backfill_partition", "backfill_id", "partition", unique=True),
+        Index("ix_executions_detailed", "completed_at", sqlite_where=DETAILED, postgresql_where=DETAILED),
     )
+    organization_id: Mapped[str] = mapped_column(ForeignKey("organizations.id"))  # other indexes begin with it
     project_id: Mapped[str] = mapped_column(ForeignKey("projects.id", ondelete="CASCADE"), index=True)
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
     job_name: Mapped[str]
@@ -188,6 +192,7 @@ class Execution(Owned):
     partition_scheme: Mapped[str | None] = mapped_column(Text)
     backfill_id: Mapped[str | None] = mapped_column(String(36))
     pools: Mapped[list[str]] = mapped_column(default=list)
+    details_removed_at: Mapped[datetime | None]
 
 
 class Backfill(Owned):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ SECRETS = {
     "SPINDLE_SECRET_KEY": 32 * "k",
     "SPINDLE_ADMIN_KEY": 32 * "a",
 }
+POD_ADDRESS = "10.244.0.17"
+METADATA = ("169.254.169.254", "169.254.170.2", "fd00:ec2::254")
 Manifest = dict[str, Any]
 
 
@@ -127,6 +130,111 @@ def test_policies_and_budgets_select_the_pods_that_spindle_makes(manifests: list
         policy = find(manifests, "NetworkPolicy", "spindle-cron")
         assert policy["metadata"]["namespace"] == name
         assert matches(policy["spec"]["podSelector"], template["metadata"]["labels"])
+
+
+def admits(
+    policies: list[Manifest], source: Manifest, target: Manifest | str, port: int, *, pods_have_addresses: bool
+) -> bool:
+    """Return whether the policies admit a connection from a pod to another one, or to an address.
+
+    In some clusters a block of addresses means pods too.
+    """
+    given = (policies, pods_have_addresses)
+    return _admits(*given, "Egress", source, target, port) and (
+        isinstance(target, str) or _admits(*given, "Ingress", target, source, port)
+    )
+
+
+def _admits(
+    policies: list[Manifest], pods_have_addresses: bool, direction: str, pod: Manifest, peer: Manifest | str, port: int
+) -> bool:
+    side = {"Ingress": "from", "Egress": "to"}[direction]
+    of_pod = [each for each in policies if direction in each["spec"]["policyTypes"] and _selects(each, pod)]
+    rules = [(each, rule) for each in of_pod for rule in each["spec"].get(direction.lower(), ())]
+    return not of_pod or any(
+        any(_is_peer(policy, pods_have_addresses, entry, peer) for entry in rule.get(side, [{}]))
+        and port in [each["port"] for each in rule.get("ports", [{"port": port}])]
+        for policy, rule in rules
+    )
+
+
+def _selects(policy: Manifest, pod: Manifest) -> bool:
+    same = policy["metadata"]["namespace"] == pod["metadata"]["namespace"]
+    return same and matches(policy["spec"]["podSelector"], pod["metadata"]["labels"])
+
+
+def _is_peer(policy: Manifest, pods_have_addresses: bool, entry: Manifest, peer: Manifest | str) -> bool:
+    if block := entry.get("ipBlock"):
+        if not isinstance(peer, str) and not pods_have_addresses:
+            return False
+        address = ip_address(peer if isinstance(peer, str) else POD_ADDRESS)
+        return address in ip_network(block["cidr"]) and not any(
+            address in ip_network(each) for each in block.get("except", ())
+        )
+    if isinstance(peer, str):
+        return not entry
+    namespace = {"kubernetes.io/metadata.name": peer["metadata"]["namespace"]}
+    spaces = entry.get("namespaceSelector")
+    in_space = (
+        matches({"matchLabels": {}, **spaces}, namespace)
+        if spaces is not None
+        else not entry or policy["metadata"]["namespace"] == peer["metadata"]["namespace"]
+    )
+    return in_space and matches({"matchLabels": {}, **entry.get("podSelector", {})}, peer["metadata"]["labels"])
+
+
+def test_policies_admit_what_each_process_calls_and_nothing_else(manifests: list[Manifest], settings: Settings) -> None:
+    policies = [each for each in manifests if each["kind"] == "NetworkPolicy"]
+    deployment = find(manifests, "Deployment", "spindle")
+    service = {
+        "metadata": {
+            "namespace": deployment["metadata"]["namespace"],
+            "labels": deployment["spec"]["template"]["metadata"]["labels"],
+        }
+    }
+    driver = build_pod(settings, DriverHandle("organization", "execution", 1), (), ())
+    driver["metadata"]["namespace"] = settings.kubernetes.namespace
+    executor = {"metadata": {**driver["metadata"], "labels": {**driver["metadata"]["labels"], "spindle/role": "x"}}}
+    stranger = {"metadata": {"namespace": settings.kubernetes.namespace, "labels": {"app": "another"}}}
+    names = {"metadata": {"namespace": "kube-system", "labels": {"k8s-app": "kube-dns"}}}
+    elsewhere = {"metadata": {"namespace": "another", "labels": service["metadata"]["labels"]}}
+    api = find(manifests, "Service", "spindle")["spec"]["ports"][0].get("targetPort", 8080)
+    port = 8080 if isinstance(api, str) else api
+    admitted = [
+        (driver, service, port),  # reports
+        (driver, names, 53),
+        (driver, executor, 7078),
+        (executor, driver, 7077),
+        (service, driver, SPARK_PAGE_PORT),
+        (service, driver, CHANNEL_PORT),
+        (stranger, service, port),
+        *(
+            (driver, address, 443) for address in ("93.184.216.34", "10.0.3.7", "2606:2800:21f:cb07::1")
+        ),  # pages, a bucket
+        *((service, address, 5432) for address in ("10.0.3.7", "10.96.0.1")),  # the database, the API server
+    ]
+    refused = [
+        (stranger, driver, CHANNEL_PORT),
+        (elsewhere, driver, CHANNEL_PORT),
+        (service, driver, 22),
+        (stranger, executor, 7078),
+        (driver, service, 3000),  # Dagster
+        *((driver, address, 80) for address in METADATA),
+        *((executor, address, 80) for address in METADATA),
+    ]
+    for name in settings.kubernetes.cron_namespaces:
+        row = CronJob(
+            id="id", name="tick", organization_id="organization", namespace=name, schedule="@daily", url="https://a.org"
+        )
+        built = build_cron_job(settings, row)["spec"]["jobTemplate"]["spec"]["template"]
+        call = {"metadata": {"namespace": name, "labels": built["metadata"]["labels"]}}
+        admitted += [(call, service, port), (call, "93.184.216.34", 443)]
+        refused += [(stranger, call, 80), *((call, address, 80) for address in METADATA)]
+    for connections, expected in ((admitted, True), (refused, False)):
+        wrong = [
+            each for each in connections if admits(policies, *each, pods_have_addresses=not expected) is not expected
+        ]
+        assert wrong == []
 
 
 def test_only_drivers_with_executors_may_create_pods(manifests: list[Manifest], settings: Settings) -> None:

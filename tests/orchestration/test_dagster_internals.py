@@ -292,3 +292,29 @@ def test_the_daemon_looks_for_runs_while_there_are_any_or_somebody_writes(instan
         assert [count_looks(), count_looks()] == [3, 3]
         instance.report_run_failed(run)
         assert [count_looks(), count_looks()] == [1, 0]
+
+
+def test_the_scheduler_beats_while_it_waits_for_the_next_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dagster._daemon.daemon import SchedulerDaemon
+    from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import QueuedRunCoordinatorDaemon
+
+    from core.infra import heartbeats
+    from orchestration import dagster_internals
+
+    stop, beats = threading.Event(), list[str]()
+
+    def wait_on(_daemon: object, _context: object, shutdown_event: threading.Event) -> bool:
+        return shutdown_event.wait(60)
+
+    def beat(loop: str) -> None:
+        beats.append(loop)
+        if len(beats) == 3:
+            stop.set()
+
+    for daemon in (SchedulerDaemon, QueuedRunCoordinatorDaemon):
+        monkeypatch.setattr(daemon, "_check_add_heartbeat", daemon._check_add_heartbeat)
+    monkeypatch.setattr(SchedulerDaemon, "core_loop", wait_on)
+    monkeypatch.setattr(heartbeats, "BEAT_SECONDS", 0.01)
+    dagster_internals.follow_daemons(beat)
+    assert SchedulerDaemon.core_loop(SchedulerDaemon(), None, stop)  # pyright: ignore[reportArgumentType]
+    assert beats == ["scheduler"] * 3

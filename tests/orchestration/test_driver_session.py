@@ -329,6 +329,18 @@ def test_a_run_follows_the_driver_that_it_had_before_a_restart(shop: Shop, tmp_p
     assert (shop.reload(execution).state, shop.active()) == ("FAILED", 0)
 
 
+def test_an_attempt_whose_driver_ended_with_the_service_is_followed_by_another_one(shop: Shop, tmp_path: Path) -> None:
+    execution = shop.submit()
+    claim(shop.database, execution.id, 1, RUN_ID)
+    record_driver(shop.database, execution.id, 1, ExecutionDriver("d", "new", 0.0))
+    compute = PlayedCompute(tmp_path, lambda _spec: [])
+    result = run_jobs(shop, [execution.job_id], compute, Attempt(execution.id, 1, resumes=True))
+    assert not result.success
+    again = shop.reload(execution)
+    assert (again.state, again.attempt, again.retries, again.claimed_at) == ("PENDING", 2, 0, None)
+    assert shop.active() == 1
+
+
 def test_a_restart_returns_an_attempt_without_a_driver(shop: Shop, tmp_path: Path) -> None:
     execution = shop.submit()
     claim(shop.database, execution.id, 1, RUN_ID)

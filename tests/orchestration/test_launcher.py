@@ -139,6 +139,26 @@ def test_a_driver_whose_run_ended_with_the_service_is_followed_until_its_end(sho
     assert state(shop, execution) == State.FAILED
 
 
+@pytest.mark.parametrize(("is_restarted", "attempt"), [(True, 1), (True, 5), (False, 1)])
+def test_an_execution_without_run_and_driver_begins_again_after_a_restart(
+    shop: Shop, runs: Runs, *, is_restarted: bool, attempt: int
+) -> None:
+    execution = shop.submit()
+    runs.launched.append("ended")
+    with shop.database.write() as session:
+        session.get_one(Execution, execution.id).attempt = attempt
+    own = None if is_restarted else make_launcher(shop, runs)
+    claim(shop.database, execution.id, attempt, "ended")
+    (own or make_launcher(shop, runs)).sync_run_states()
+    with shop.database.read() as session:
+        found = session.get_one(Execution, execution.id)
+        assert (found.state, found.attempt, found.retries, found.error_code) == (
+            (State.PENDING, 2, 0, None)
+            if (is_restarted, attempt) == (True, 1)
+            else (State.FAILED, attempt, 0, "driver-lost")
+        )
+
+
 def test_an_execution_whose_runs_all_end_before_they_begin_fails(
     shop: Shop, runs: Runs, own: launcher.Launcher
 ) -> None:

@@ -1,16 +1,18 @@
-"""The files that executions leave beside their outputs: specs, scratch, checkpoints, logs and lists of failed pages.
+"""What executions leave beside their outputs: specs, scratch, checkpoints, logs, lists of failed pages, and details.
 
-Rows and reports of executions stay. An execution that has not ended keeps all of its files, and so does a job's newest
-one that has failed or was cancelled: it may be retried, and then resumes after its checkpoints.
+Rows of executions stay; old completed ones lose their details: what drivers and retries read, and the progress of
+stages. An execution that has not ended keeps all of its files, and so does a job's newest one that has failed or was
+cancelled: it may be retried, and then resumes after its checkpoints.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import groupby, islice
+from typing import Any
 
-from sqlalchemy import ColumnElement, or_, select
+from sqlalchemy import ColumnElement, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from core.data.datasets.versions import load_named_locations
@@ -18,12 +20,24 @@ from core.infra.cleanup import Cleanup
 from core.infra.database import Database
 from core.infra.settings import Settings
 from core.infra.storage.protocol import FAILURES, GIVEN_ROWS, LOG, Storage, StoredFile, executions_key
-from core.tables import Execution, Job
+from core.tables import Execution, Job, now
 from core.tables.states import State
 
 FOLDERS, LOGS, DELETED = "folders of executions", "logs of executions", "files of deleted executions"
 OUTPUTS = ("output", "saves")  # these go with the versions of their dataset
 BATCH = 200
+# the defaults of columns that only drivers and retries read, which a completed execution has no more
+NO_DETAILS: Mapping[str, Any] = {
+    **{name: {} for name in ("row_transforms", "outputs", "credentials")},
+    **{name: [] for name in ("steps", "plugins", "arguments")},
+    **{name: None for name in ("package_lock", "engine_build", "sealed_environment", "driver")},
+    **{name: None for name in ("instance_id", "claimed_at", "heartbeat_at")},
+    "pipeline_yaml": "",
+    "parameters": {},
+    "progress": {"fraction": 1.0},
+}
+# parts of the metrics, of which an answer or a later execution needs the named fields alone
+KEPT_METRICS: Mapping[str, Sequence[str]] = {"metrics": ["executorSeconds"], "additional": ["engine", "resumedAfter"]}
 
 
 def may_go_on() -> ColumnElement[bool]:
@@ -55,6 +69,33 @@ def delete_leftovers(
                         cleanup.delete_file(kind, storage, file)
                 elif (kind or execution_id not in owners) and file.modified_at < unknown_before:
                     cleanup.delete_file(DELETED, storage, file)
+
+
+def remove_details(session: Session, before: datetime, limit: int | None) -> int:
+    """Remove the details of executions that completed before a time; without a limit, count them alone.
+
+    A job's newest execution keeps them, since people look at it.
+    """
+    old = (Execution.state == State.COMPLETED, Execution.details_removed_at.is_(None), Execution.completed_at < before)
+    query = select(Execution.id, Execution.metrics).join(Job, Job.id == Execution.job_id)
+    query = query.where(*old, Execution.id != func.coalesce(Job.latest_execution_id, ""))
+    if limit is None:
+        return session.scalar(select(func.count()).select_from(query.subquery())) or 0
+    found = session.execute(query.order_by(Execution.completed_at).limit(limit)).tuples().all()
+    kept = {"updated_at": Execution.updated_at, "details_removed_at": now()}
+    for id_, metrics in found:
+        values = {**NO_DETAILS, **kept, "metrics": _shrink_metrics(metrics)}
+        session.execute(update(Execution).where(Execution.id == id_).values(values))
+    return len(found)
+
+
+def _shrink_metrics(metrics: Mapping[str, Any]) -> Mapping[str, Any]:
+    parts = {
+        part: {name: metrics[part][name] for name in names if name in metrics[part]}
+        for part, names in KEPT_METRICS.items()
+        if isinstance(metrics.get(part), dict)
+    }
+    return {**metrics, **parts}
 
 
 def _list_executions(storage: Storage, organization_id: str) -> Iterator[Mapping[str, list[StoredFile]]]:

@@ -29,7 +29,7 @@ PUBLIC_COLUMNS = select(
     *(Execution.error_message, Execution.spark_ui_url, Execution.metrics, Execution.progress, Execution.dataset_id),
     *(Execution.trigger, Execution.tick_at, Execution.run_id, Execution.spark_reason, Execution.inputs),
     *(Execution.driver, Execution.publishes, Execution.schedule_name, Execution.pages_of),
-    *(Execution.partition, Execution.backfill_id, Execution.pools),
+    *(Execution.partition, Execution.backfill_id, Execution.pools, Execution.details_removed_at),
 )
 CLOCK_STEP = timedelta(minutes=1)  # more than lies between the time in an id and that of its row
 

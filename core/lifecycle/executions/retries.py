@@ -35,6 +35,7 @@ class FailureCode(StrEnum):
 
 
 REPORTED = frozenset({FailureCode.PIPELINE, FailureCode.DRIVER_LOST, FailureCode.UNAVAILABLE})  # by drivers
+MOST_LOST_WITH_SERVICE = 5  # attempts: an execution that takes the machine's memory may be what ends the service
 FINAL = frozenset({FailureCode.GIVEN_UP, FailureCode.CANCELLED})  # somebody wants it to end
 
 
@@ -44,6 +45,11 @@ def has_retry(execution: Execution, code: FailureCode) -> bool:
         return True
     wanted = code not in FINAL and (code.is_infrastructure or execution.retry_on == "any")
     return wanted and execution.retries < execution.max_retries
+
+
+def explain_loss_with_service(execution: Execution) -> FailureCode:
+    """Return why an attempt failed whose driver ended together with the service: a stop, unless that happens often."""
+    return FailureCode.STOPPED if execution.attempt < MOST_LOST_WITH_SERVICE else FailureCode.DRIVER_LOST
 
 
 def compute_pause(execution: Execution) -> timedelta:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import threading
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from sqlalchemy import delete, select
@@ -19,6 +20,7 @@ from core.integrations import cleanup
 from core.integrations.cleanup import Cleaner
 from core.integrations.packages.service import PackageService
 from core.lifecycle.executions.reports import fail
+from core.lifecycle.executions.repository import Status, get_engine
 from core.lifecycle.executions.service import ExecutionService
 from core.lifecycle.executions.transitions import end_executions
 from core.tables import Execution, ExecutionEvent, OutboxMessage, Package, now
@@ -64,6 +66,35 @@ def test_an_ended_execution_keeps_its_row_and_rows(shop: Shop, cleaner: Cleaner,
     cleaner.clean_up(now() + timedelta(days=days))
     assert list_files(shop, execution) == kept
     assert shop.content(execution) == before
+
+
+def test_an_old_completed_execution_loses_its_details_and_says_so(shop: Shop, cleaner: Cleaner) -> None:
+    old, _other, failed = complete(shop), complete(shop), submit(shop)
+    fail(shop.database, failed.id, "It failed.")
+    newest_of_all = complete(shop)
+    service = ExecutionService(shop.database, shop.settings, shop.storage)
+
+    def read(execution: Execution) -> dict[str, Any]:
+        return dict(service.get(shop.caller(), shop.project_id, shop.job_id, execution.id))
+
+    before = read(old)
+    cleaner.clean_up(now() + timedelta(days=29))
+    assert read(old) == before
+    late = now() + timedelta(days=31)
+    assert cleaner.clean_up(late, dry_run=True).removed["details of executions"].count == 2
+    assert cleaner.clean_up(late).removed["details of executions"].count == 2
+    assert cleaner.clean_up(late).removed["details of executions"].count == 0
+    after = read(old)
+    lost = {"details_removed_at", "progress", "driver", "metrics"}
+    assert {name: after[name] for name in before.keys() - lost} == {name: before[name] for name in before.keys() - lost}
+    assert (after["details_removed_at"] is not None, after["progress"]) == (True, {"fraction": 1.0})
+    assert Status.from_record(after) == Status.from_record(before)
+    assert get_engine(after) == get_engine(before)
+    for execution in (failed, newest_of_all):
+        assert read(execution)["details_removed_at"] is None
+    with shop.database.read() as session:
+        assert session.get_one(Execution, old.id).pipeline_yaml == ""
+        assert session.get_one(Execution, failed.id).pipeline_yaml
 
 
 def test_a_dry_run_counts_and_removes_nothing(shop: Shop, cleaner: Cleaner) -> None:

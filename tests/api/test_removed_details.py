@@ -1,0 +1,51 @@
+"""Old executions whose details a cleanup removed: what the answers and pages have then."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from core.infra.database import open_database
+from core.lifecycle.executions.leftovers import remove_details
+from core.tables import now
+from tests.api.test_console_sessions import sign_in
+from tests.support.api import ROWS, start_server
+
+GONE = {"progress", "detailsRemovedAt", "driver", "driverSource", "waitedSeconds"}
+STAGE = {"key": "s01_load", "state": "COMPLETED", "rows": 2}
+
+
+@pytest.mark.long
+def test_an_old_execution_answers_the_fields_of_the_specification(tmp_path: Path) -> None:
+    with start_server(tmp_path) as server:
+        job = server.caller("acme").job("books")
+        old, newest = job.execute(), job.execute()
+        for each in (old, newest):
+            metrics = {"attempt": 1, "engine": "local", "progress": {"fraction": 1.0, "stages": [STAGE]}}
+            job.report(each, "RUNNING", additionalMetrics=metrics)
+            job.complete(each, ROWS)
+        task = job.api.get(f"{job.path}/executions/{old}")["taskId"]
+        paths = [
+            *(f"{job.path}/executions/{old}{part}" for part in ("", "/status", "/attempts", "/metrics", "/costs")),
+            *(f"{job.path}/tasks/{task}{part}" for part in ("", "/metrics")),
+        ]
+        before = [job.api.get(path) for path in paths]
+        database = open_database(server.settings)
+        with database.write() as session:
+            assert remove_details(session, now() + timedelta(days=1), 10) == 1
+        database.close()
+        after = [job.api.get(path) for path in paths]
+        for path, was, is_now in zip(paths, before, after, strict=True):
+            same = GONE & set(was) if isinstance(was, dict) else set[str]()
+            if same:
+                assert is_now["detailsRemovedAt"]
+                assert (is_now["progress"]["fraction"], is_now["progress"]["stages"]) == (1.0, [])
+                was, is_now = ({name: each[name] for name in each.keys() - same} for each in (was, is_now))
+            assert is_now == was, path
+        assert job.api.get(f"{job.path}/executions/{newest}")["detailsRemovedAt"] is None
+        assert job.api.get(f"{job.path}/executions/{newest}")["progress"]["stages"]
+        sign_in(server.client, job.api)
+        page = server.client.get(f"/console/projects/{job.project_id}/jobs/{job.id}/executions/{old}")
+        assert (page.status_code, "Its stages were removed by a cleanup" in page.text) == (200, True)
