@@ -75,6 +75,8 @@ CODES = {  # with their meanings; the OpenAPI description lists them
     "missing-files": "The files of a table are missing in the storage.",
     "missing-keys": "Two versions are compared by keys, and neither the output nor the request names any.",
     "missing-libraries": "A format needs Java libraries, and they cannot be fetched.",
+    "dagster-shows-all": "The Dagster UI shows all organizations of the service, so super_admins alone may open it.",
+    "bad-graphql": "A request for the Dagster UI has no GraphQL document that can be read.",
     "missing-scope": "The API key lacks a scope that the operation needs.",
     "missing-setting": "A setting of the service is missing.",
     "name-taken": "A record with this name exists already.",

@@ -75,7 +75,7 @@ def test_an_old_completed_execution_loses_its_details_and_says_so(shop: Shop, cl
     service = ExecutionService(shop.database, shop.settings, shop.storage)
 
     def read(execution: Execution) -> dict[str, Any]:
-        return dict(service.get(shop.caller(), shop.project_id, shop.job_id, execution.id))
+        return dict(service.get(shop.caller, shop.project_id, shop.job_id, execution.id))
 
     before = read(old)
     cleaner.clean_up(now() + timedelta(days=29))
@@ -117,7 +117,7 @@ def test_a_dry_run_counts_and_removes_nothing(shop: Shop, cleaner: Cleaner) -> N
 
 
 def test_the_audit_log_is_kept_for_its_own_time(shop: Shop, cleaner: Cleaner) -> None:
-    record_action(shop.database, shop.caller(), "create_project", {"id": "1"}, 200)
+    record_action(shop.database, shop.caller, "create_project", {"id": "1"}, 200)
     days = shop.settings.retention.audit_days
     kept = [cleaner.clean_up(now() + timedelta(days=days + each)).removed["audit entries"].count for each in (-1, 1)]
     assert kept == [0, 1]
