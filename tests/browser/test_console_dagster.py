@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import httpx
 import pytest
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from api.kit.auth import SESSION_COOKIE
-from tests.browser.test_dagster_ui import CHROMIUM, FLAGS, PATIENCE_MS
+from tests.browser.test_dagster_ui import PATIENCE_MS
 from tests.support.api import Server
 from tests.support.service import NO_TLS, PATIENCE_SECONDS, Service, wait_until
 
@@ -21,16 +22,11 @@ pytestmark = pytest.mark.long
 
 
 @pytest.fixture
-def page() -> Iterator[Page]:
-    if CHROMIUM is None:
-        pytest.skip("Chromium is not installed: the Dagster UI is not looked at.")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, timeout=PATIENCE_MS)
-        expect.set_options(timeout=PATIENCE_MS)
-        page = browser.new_page(viewport={"width": 1280, "height": 900})
-        page.set_default_timeout(PATIENCE_MS)
-        yield page
-        browser.close()
+def page(chromium: Browser) -> Iterator[Page]:
+    page = chromium.new_context(viewport={"width": 1280, "height": 900}).new_page()
+    page.set_default_timeout(PATIENCE_MS)
+    yield page
+    page.context.close()
 
 
 def sign_in(url: str, key: str) -> httpx.Client:
@@ -66,8 +62,7 @@ def test_the_ui_works_behind_the_session(service: Service, page: Page) -> None:
 def test_viewers_look_and_change_nothing(service: Service) -> None:
     key = service.post("/auth/api-keys", {"name": "viewer", "scopes": ["etl:read"]})["key"]
     url = f"http://127.0.0.1:{service.port}"
-    viewer = sign_in(url, key)
-    if viewer:
+    with closing(sign_in(url, key)) as viewer:
         assert viewer.post("/console/dagster/graphql", json={"query": VERSION}).json()["data"]["version"]
         refused = [
             viewer.post("/console/dagster/graphql", json={"query": LAUNCH}),

@@ -8,11 +8,11 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from api.kit.auth import CONSOLE_HEADER
-from tests.browser.test_console import Walk, chromium, open_walk, url_of
+from tests.browser.test_console import url_of
 from tests.support.api import BASE, Api, Server, start_server
 from tests.support.oidc_provider import OidcProvider, serve_provider
+from tests.support.walk import Walk
 
-__all__ = ["chromium", "open_walk"]
 GROUPS = "readers=default:viewer,makers=default:editor,chiefs=default:admin,newcomers=default,others=rival:admin"
 pytestmark = pytest.mark.long
 
