@@ -16,18 +16,17 @@ from typing import Any
 import httpx
 from fastapi import APIRouter, Request, Response, WebSocket
 from fastapi.responses import StreamingResponse
-from sqlalchemy import func, select
 from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import HTTPConnection
 
+from api.console.rendering import may_see_dagster
 from api.console.routes import ConsoleRoute
 from api.console.sessions import check_origin
 from api.kit.auth import authorize, extract_session, require
 from api.kit.services import Services, get_services
-from core.definitions.identity.api_keys import SUPER_ADMIN, Identity
+from core.definitions.identity.api_keys import Identity
 from core.errors import BadInput, Forbidden, SpindleError, Unauthorized, Unavailable
-from core.tables import Organization
 
 PREFIX = "/console/dagster"
 EXECUTE = "etl:execute"
@@ -117,11 +116,7 @@ async def forward_websocket(socket: WebSocket) -> None:
 def check_access(services: Services, identity: Identity) -> None:
     """Raise Forbidden where the UI would show what the caller may not see."""
     require(identity, "etl:read")
-    if identity.may(SUPER_ADMIN):
-        return
-    with services.database.read() as session:
-        count = session.scalar(select(func.count()).select_from(Organization)) or 0
-    if count > 1:
+    if not may_see_dagster(services, identity):
         raise Forbidden(
             "The Dagster UI shows every organization of this service, so it is open to super_admins alone. "
             "The console has the executions, schedules and datasets of yours.",

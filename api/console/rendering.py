@@ -11,8 +11,10 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 from api.executions.schemas import ExecutionRecord
-from api.kit.services import get_services
+from api.kit.services import Services, get_services
 from core.definitions.identity.api_keys import Identity
+from core.definitions.identity.organizations import is_shared
+from core.definitions.identity.roles import SUPER_ADMIN
 
 CELL_LENGTH = 300
 HEADERS = {
@@ -36,7 +38,8 @@ _templates = Environment(
 
 def render(request: Request, template: str, status: int = 200, **values: Any) -> HTMLResponse:
     """Return a page with the rights of the caller; a page without a caller shows no navigation."""
-    settings = get_services(request).settings
+    services = get_services(request)
+    settings = services.settings
     caller: Identity | None = getattr(request.state, "identity", None)
     root = settings.api.root_path
     text = _templates.get_template(template).render(
@@ -48,8 +51,17 @@ def render(request: Request, template: str, status: int = 200, **values: Any) ->
         cloud=f"{root}/{settings.api.service_segment}/cloud",
         docs=f"{root}/docs",
         has_provider=settings.oidc.issuer is not None,
+        shows_dagster=caller is not None and may_see_dagster(services, caller),
     )
     return HTMLResponse(text, status, HEADERS)
+
+
+def may_see_dagster(services: Services, caller: Identity) -> bool:
+    """Return whether the caller may see all that the Dagster UI shows, which is every organization."""
+    if caller.may(SUPER_ADMIN):
+        return True
+    with services.database.read() as session:
+        return not is_shared(session)
 
 
 def format_number(value: float | None) -> str:
