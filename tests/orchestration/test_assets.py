@@ -84,7 +84,12 @@ ASSET_COLUMNS = """query ($key: [String!]!) { assetNodeOrError(assetKey: {path: 
 
 def read_columns(service: Service, project: str) -> Json:
     """Return the description of each column, and the columns of assets that it is made of."""
-    node = service.graphql(ASSET_COLUMNS, key=[project, "rows"])["assetNodeOrError"]
+
+    def find_node() -> Json:  # a quick execution ends before the definitions have its new job
+        return service.graphql(ASSET_COLUMNS, key=[project, "rows"])["assetNodeOrError"]
+
+    wait_until(lambda: find_node().get("assetMaterializations"), PATIENCE_SECONDS, every=POLL_SECONDS)
+    node = find_node()
     entries = {each["label"]: each for each in node["assetMaterializations"][0]["metadataEntries"]}
     lineage = {
         each["columnName"]: sorted(("/".join(one["assetKey"]["path"]), one["columnName"]) for one in each["columnDeps"])
