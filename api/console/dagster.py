@@ -26,7 +26,7 @@ from api.console.sessions import check_origin
 from api.kit.auth import authorize, extract_session, require
 from api.kit.services import Services, get_services
 from core.definitions.identity.api_keys import Identity
-from core.errors import BadInput, Forbidden, SpindleError, Unauthorized, Unavailable
+from core.errors import BadInput, Forbidden, NotFound, SpindleError, Unauthorized, Unavailable
 
 PREFIX = "/console/dagster"
 EXECUTE = "etl:execute"
@@ -46,6 +46,13 @@ pages = APIRouter(prefix=PREFIX, include_in_schema=False, route_class=ConsoleRou
 async def read_script(request: Request) -> Response:
     """Hand on a file of Dagster's own code, which is the same for everybody."""
     return await _forward(request, b"")
+
+
+@pages.api_route("/notebook", methods=ALL_METHODS)
+@pages.api_route("/dagit/notebook", methods=ALL_METHODS)
+async def refuse_notebook() -> Response:
+    """Refuse what reads a file of any folder; no asset of Spindle has notebooks."""
+    raise NotFound("Spindle has no notebooks.", code="unknown-path")
 
 
 @pages.api_route("", methods=ALL_METHODS)
@@ -132,6 +139,8 @@ def changes_something(document: str) -> bool:
         found = parse(document, no_location=True, max_tokens=50_000)
     except GraphQLError as error:
         raise BadInput(f"The GraphQL document cannot be read: {error.message}", code="bad-graphql") from error
+    except RecursionError:
+        raise BadInput("The GraphQL document is nested too deep.", code="bad-graphql") from None
     kinds = {each.operation for each in found.definitions if isinstance(each, OperationDefinitionNode)}
     return OperationType.MUTATION in kinds
 
@@ -186,10 +195,16 @@ def _read_question(text: str) -> str | None:
 async def _forward(request: Request, body: bytes) -> Response:
     services = get_services(request)
     raw: bytes = request.scope.get("raw_path") or request.url.path.encode()
-    path = raw.decode("ascii").partition(PREFIX)[2] or "/"
-    address = httpx.URL(f"http://127.0.0.1:{services.settings.dagster.ui_port}{path}")
-    if request.url.query:
-        address = address.copy_with(query=request.url.query.encode())
+    if not raw.startswith(f"{PREFIX}/".encode()) and raw != PREFIX.encode():  # written with %, its end may be a host
+        raise NotFound("The path of the Dagster UI is written in another way.", code="unknown-path")
+    path = raw.removeprefix(PREFIX.encode()) or b"/"
+    question_mark = b"?" if request.url.query else b""
+    address = httpx.URL(
+        scheme="http",
+        host="127.0.0.1",
+        port=services.settings.dagster.ui_port,
+        raw_path=path + question_mark + request.url.query.encode(),
+    )
     headers = [(name, value) for name, value in request.headers.items() if name not in OWN_HEADERS]
     no_certificates = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # to load them takes 15 ms, and loopback has no TLS
     client = httpx.AsyncClient(timeout=60, trust_env=False, verify=no_certificates)

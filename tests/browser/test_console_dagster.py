@@ -73,6 +73,13 @@ def test_viewers_look_and_change_nothing(service: Service) -> None:
             viewer.post("/console/dagster/report_asset_materialization/a/b", json={}),
         ]
         assert [each.status_code for each in refused] == [403] * len(refused)
+        strange = [
+            viewer.post("/console/dagster/graphql", json={"query": "{a" * 20_000}),
+            viewer.post("/console/dagster/graphql", content="{"),
+            viewer.get("/console/dagster/notebook", params={"path": "/tmp/any.ipynb"}),
+            viewer.get(httpx.URL(url).copy_with(raw_path=b"/console/%64agster/console/dagster@localhost:1/")),
+        ]
+        assert [each.status_code for each in strange] == [400, 400, 404, 404]
         foreign = viewer.post(
             "/console/dagster/graphql", json={"query": VERSION}, headers={"Origin": "http://evil.test"}
         )
