@@ -32,6 +32,7 @@ from core.lifecycle.executions.spec import (
     load_driver_secrets,
 )
 from core.tables import Execution, now
+from pipelines.contract.request import VERSION
 from pipelines.models import Allowance, ModelOptions
 from tests.support.shop import Shop
 
@@ -54,6 +55,7 @@ def test_the_spec_has_everything_for_the_driver_but_secrets(shop: Shop) -> None:
     text = build_spec(settings, shop.storage, execution, LaunchContext(local_folders=("/srv/files",))).to_json()
     completion = f"projects/id/{shop.project_id}/jobs/{shop.job_id}/completion"
     assert json.loads(text) == {
+        "version": VERSION,
         "executionId": execution.id,
         "jobId": shop.job_id,
         "projectId": shop.project_id,
