@@ -176,10 +176,17 @@ async def _handle_http_exception(request: Request, error: Exception) -> Response
 
 
 def _allowed_methods(request: Request) -> list[str]:
-    """Return the methods of all routes with this path; Starlette names those of the first route only."""
-    scopes = [(method, {**request.scope, "method": method}) for method in METHODS]
-    routes = request.app.router.routes
-    methods = [method for method, scope in scopes if any(route.matches(scope)[0] is Match.FULL for route in routes)]
+    """Return the methods of the routes with this path, of those with the fewest parameters: `/agents/try` is no id.
+
+    Starlette names the methods of the first route only.
+    """
+    found: dict[str, int] = {}
+    for method in METHODS:
+        matches = [route.matches({**request.scope, "method": method}) for route in request.app.router.routes]
+        counts = [len(scope.get("path_params", {})) for match, scope in matches if match is Match.FULL]
+        if counts:
+            found[method] = min(counts)
+    methods = [method for method, count in found.items() if count == min(found.values())]
     if "GET" in methods and request.method != "HEAD":  # a HEAD that no GET answered has a GET that acts
         methods.insert(1, "HEAD")
     return methods

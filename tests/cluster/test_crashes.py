@@ -107,7 +107,7 @@ def test_a_driver_that_is_lost_is_replaced(
     site.hold(())
     assert service.wait(job, execution)["status"] == "COMPLETED"
     first, second = service.get(attempts)
-    assert (first["status"], first["errorCode"]) == ("FAILED", "driver-lost")
+    assert (first["status"], first["errorCode"]) == ("FAILED", "driver-lost"), first
     assert second["status"] == "COMPLETED"
     assert read_rows(service, job) == ROWS
     wait_until(lambda: not cluster.list_pods() and not cluster.list_secrets(), PATIENCE_SECONDS)

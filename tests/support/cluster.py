@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -122,8 +122,9 @@ class KubernetesCluster:
         }
 
     def build_environment(self, bucket: Bucket, api_port: int) -> Mapping[str, str]:
-        """The same as environment variables."""
-        settings = self.build_settings(bucket, api_port)
+        """The same as environment variables; a service shares its part of the bucket with no other."""
+        own = replace(bucket, prefix=f"{bucket.prefix}/{api_port}")
+        settings = self.build_settings(own, api_port)
         return {f"SPINDLE_{name.upper()}": str(value) for name, value in settings.items()}
 
     def _get(self, path: str) -> Any:
