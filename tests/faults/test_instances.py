@@ -43,7 +43,11 @@ def database() -> Iterator[Cluster]:
 @pytest.fixture(scope="module")
 def pair(database: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Service]]:
     folder = tmp_path_factory.mktemp("instances")
-    environment = {"SPINDLE_DATABASE_URL": database.url, "SPINDLE_HEARTBEAT_SECONDS": "1"}
+    environment = {
+        "SPINDLE_DATABASE_URL": database.url,
+        "SPINDLE_HEARTBEAT_SECONDS": "1",
+        "SPINDLE_DAGSTER_RUNS": str(EACH),  # or the first to look may take all
+    }
     first, second = (
         Service(folder / name, environment, storage=str(folder / "storage")) for name in ("first", "second")
     )
