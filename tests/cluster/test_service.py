@@ -179,7 +179,7 @@ def test_executors_come_with_the_tasks_and_the_page_stays(
     assert (ended["status"], ended["executorPodCount"]) == ("COMPLETED", 2), ended
     wait_until(lambda: not cluster.list_pods(), PATIENCE_SECONDS)
     settings = {f"SPINDLE_{name.upper()}": str(value) for name, value in bucket.settings.items()}
-    environment = {**os.environ, **settings}
+    environment = {**os.environ, **settings, "SPINDLE_STORAGE": spark_service.environment["SPINDLE_STORAGE"]}
     command = [sys.executable, "-m", "cli.main", "history", "--data", str(tmp_path), "--port", str(HISTORY_PORT)]
     with subprocess.Popen(command, env=environment) as server, spark_service.client() as client:
         try:
