@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
@@ -36,7 +36,7 @@ from api.kit.errors import answers
 from api.kit.idempotency import Idempotent
 from api.kit.pagination import PageOf
 from api.kit.ranges import read_requested_part
-from api.kit.schemas import ExecutionId, JobId, ProjectId
+from api.kit.schemas import ExecutionId, JobId, ProjectId, QueryTime
 from api.kit.services import ServicesOf
 from api.kit.sessions import WriteSession
 from api.kit.streams import BlockingStream
@@ -66,7 +66,7 @@ def list_all_executions(
     states: Annotated[
         list[State] | None, Query(alias="state", description="Only those in one of these states.")
     ] = None,
-    since: Annotated[datetime | None, Query(description="Only those that were accepted then or later.")] = None,
+    since: Annotated[QueryTime | None, Query(description="Only those that were accepted then or later.")] = None,
 ) -> list[ExecutionRecord]:
     """Return the organization's executions, the newest first.
 

@@ -182,7 +182,9 @@ def _allowed_methods(request: Request) -> list[str]:
     """
     found: dict[str, int] = {}
     for method in METHODS:
-        matches = [route.matches({**request.scope, "method": method}) for route in request.app.router.routes]
+        matches = [
+            route.matches({**request.scope, "method": method, "path_params": {}}) for route in request.app.router.routes
+        ]
         counts = [len(scope.get("path_params", {})) for match, scope in matches if match is Match.FULL]
         if counts:
             found[method] = min(counts)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import Path, Response
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict
 from pydantic.alias_generators import to_camel
 
 from core.infra.records import Record
@@ -17,6 +19,16 @@ JobId = Annotated[str, Path(alias="jobId", description="Id of the job.")]
 TaskId = Annotated[str, Path(alias="taskId", description="Id of the task, an integer.")]
 ExecutionId = Annotated[str, Path(alias="executionId", description="Id of the execution.")]
 DatasetId = Annotated[str, Path(alias="datasetId", description="Id of the dataset.")]
+_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]")
+
+
+def _check_is_time(value: object) -> object:
+    if isinstance(value, str) and not _TIME.match(value):  # pydantic takes numbers, which could be seconds or hours
+        raise ValueError("should be a time such as 2026-01-31T08:00:00Z")
+    return value
+
+
+QueryTime = Annotated[datetime, BeforeValidator(_check_is_time)]
 
 
 class Body(BaseModel):
