@@ -11,9 +11,9 @@ import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
+from fastapi.routing import iter_route_contexts
 from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
-from starlette.routing import Match
 
 from api.kit.auth import count_unidentified
 from api.kit.key_page import render_key_page, wants_page
@@ -181,14 +181,11 @@ def _allowed_methods(request: Request) -> list[str]:
     Starlette names the methods of the first route only.
     """
     found: dict[str, int] = {}
-    for method in METHODS:
-        matches = [
-            route.matches({**request.scope, "method": method, "path_params": {}}) for route in request.app.router.routes
-        ]
-        counts = [len(scope.get("path_params", {})) for match, scope in matches if match is Match.FULL]
-        if counts:
-            found[method] = min(counts)
-    methods = [method for method, count in found.items() if count == min(found.values())]
+    for route in iter_route_contexts(request.app.router.routes):
+        if route.methods and route.path_regex.match(request.scope["path"]):
+            count = (route.path_format or "").count("{")
+            found |= {method: min(found.get(method, count), count) for method in route.methods}
+    methods = [method for method in METHODS if method in found and found[method] == min(found.values())]
     if "GET" in methods and request.method != "HEAD":  # a HEAD that no GET answered has a GET that acts
         methods.insert(1, "HEAD")
     return methods
