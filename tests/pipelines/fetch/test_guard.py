@@ -191,3 +191,11 @@ def test_pages_of_drivers_on_this_machine_are_refused_whatever_is_allowed() -> N
                 guard.check(address, port)
         guard.check(address, SPARK_PAGE_PORTS.stop)
     guard.check("8.8.8.8", SPARK_PAGE_PORTS.start)
+
+
+def test_only_the_service_itself_is_refused_at_its_port() -> None:
+    guard = Guard(("10.0.0.0/8",), own_endpoints=(("10.1.1.1", 8080),))
+    with pytest.raises(GuardRefused, match="this service itself"):
+        guard.check("10.1.1.1", 8080)
+    guard.check("10.1.1.1", 8081)
+    guard.check("10.1.1.2", 8080)
