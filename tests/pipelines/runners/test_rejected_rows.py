@@ -124,6 +124,8 @@ PAST = tuple(Figures(rows, {"name": 1.0}) for rows in (30, 30, 50))
 FEW, MANY = (Figures(10),) * 3, (Figures(25),) * 3 + (Figures(90),) * 4
 COMPARED: list[tuple[tuple[Figures, ...], dict[str, str | None]]] = [
     (PAST, {
+        "row_count, min: 25": None,
+        "row_count, max: 25": None,
         "row_count, maxDrop: 0.2": None,
         "row_count, maxDrop: 0.1": "25 rows, and the last 3 executions a median of 30: it may drop by",
         "row_count, maxRise: 0.5": None,
