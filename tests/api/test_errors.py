@@ -140,6 +140,13 @@ def test_codes_of_errors_are_documented():
     assert literals <= CODES.keys() | PROBLEM_CODES.keys()
 
 
+def test_a_cursor_of_integers_is_one_of_the_database(acme: Api):
+    path = f"{acme.job('numbered').path}/tasks?limit=1&cursor="
+    assert acme.call("GET", f"{path}999999999").status_code == 200
+    for cursor in ("9999999999", "-1", "1.5", "x"):
+        assert acme.call("GET", f"{path}{cursor}").status_code == 400, cursor
+
+
 def test_the_first_of_many_problems_are_listed(acme: Api):
     response = acme.call("POST", "/agents", json={"name": "x", "pipelineYaml": f"pipeline: [{'a,' * 900}]"})
     body = response.json()

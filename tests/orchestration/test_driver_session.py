@@ -74,7 +74,7 @@ class PlayedCompute:
         sent = [("report_custom_message", {"payload": message}) for message in messages]
         lines = [("opened", {"extras": {}}), *sent, ("closed", {})] if sent else []
         with self._messages.open("w") as file:
-            file.write("WARNING: this is no message\n[1]\n\n" if sent else "")
+            file.write("WARNING: this is no message\n[1]\n{}\n\n" if sent else "")
             for method, params in lines:
                 file.write(json.dumps({"__dagster_pipes_version": "0.1", "method": method, "params": params}) + "\n")
 
