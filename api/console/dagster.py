@@ -9,14 +9,13 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
 from typing import Any
 
 import httpx
-from fastapi import APIRouter, Request, Response, WebSocket
+from fastapi import APIRouter, Request, Response, WebSocket, WebSocketDisconnect
 from fastapi.responses import StreamingResponse
-from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import HTTPConnection
 
@@ -35,6 +34,8 @@ OWN_HEADERS = frozenset({"host", "cookie", "authorization", "x-api-key", "connec
 HOP_HEADERS = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length", "server", "date"})
 WATCH_SECONDS = 10.0  # until a WebSocket of a session that has ended is closed
 CLOSED_BY_POLICY = 1008
+MAX_REASON = 120  # of the 123 bytes that a WebSocket's end has for it
+NO_ANSWER = "The Dagster UI does not answer. It starts some seconds after the service."
 READ_METHODS = ("GET", "HEAD")
 ALL_METHODS = [*READ_METHODS, "POST", "PUT", "PATCH", "DELETE"]
 
@@ -84,7 +85,7 @@ async def forward_websocket(socket: WebSocket) -> None:
         check_origin(socket, services)
         identity = await run_in_threadpool(_authenticate, socket, services)
     except SpindleError as error:
-        await socket.close(CLOSED_BY_POLICY, str(error)[:120])
+        await socket.close(CLOSED_BY_POLICY, str(error)[:MAX_REASON])
         return
     address = f"ws://127.0.0.1:{services.settings.dagster.ui_port}/graphql"
     try:
@@ -109,15 +110,21 @@ async def forward_websocket(socket: WebSocket) -> None:
 
             tasks = [asyncio.create_task(each()) for each in (send_questions, send_answers, watch_session)]
             try:
-                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    await task
             finally:
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
+        reason = NO_ANSWER
+    except WebSocketDisconnect:
+        return
+    except SpindleError as error:
+        reason = str(error)
     except (OSError, WebSocketException):
-        pass  # Dagster's UI has ended, and is started again
-    with suppress(RuntimeError):  # the browser has closed it
-        await socket.close(CLOSED_BY_POLICY)
+        reason = NO_ANSWER
+    await socket.close(CLOSED_BY_POLICY, reason[:MAX_REASON])
 
 
 def check_access(services: Services, identity: Identity) -> None:
@@ -213,7 +220,7 @@ async def _forward(request: Request, body: bytes) -> Response:
         answer = await client.send(question, stream=True)
     except httpx.TransportError as error:
         await client.aclose()
-        raise Unavailable("The Dagster UI does not answer. It starts some seconds after the service.") from error
+        raise Unavailable(NO_ANSWER) from error
     kept = [(name.encode(), value.encode()) for name, value in answer.headers.multi_items() if name not in HOP_HEADERS]
     if answer.headers.get("content-type", "").startswith("text/html"):
         page = add_prefix((await answer.aread()).decode(), PREFIX).encode()
@@ -222,6 +229,15 @@ async def _forward(request: Request, body: bytes) -> Response:
         kept = [(name, value) for name, value in kept if name != b"content-encoding"]
         response.raw_headers = [*kept, (b"content-length", b"%d" % len(page))]
         return response
-    streamed = StreamingResponse(answer.aiter_raw(), answer.status_code, background=BackgroundTask(client.aclose))
+    streamed = StreamingResponse(_read(client, answer), answer.status_code)
     streamed.raw_headers = kept
     return streamed
+
+
+async def _read(client: httpx.AsyncClient, answer: httpx.Response) -> AsyncIterator[bytes]:
+    """Yield the parts of an answer; the connection ends with it, or when nobody reads on."""
+    try:
+        async for part in answer.aiter_raw():
+            yield part
+    finally:
+        await client.aclose()

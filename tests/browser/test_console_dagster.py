@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Any
 
 import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
-from websockets.exceptions import InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from api.kit.auth import SESSION_COOKIE
@@ -89,6 +91,27 @@ def test_viewers_look_and_change_nothing(service: Service) -> None:
         for headers in ({"Origin": url}, {"Cookie": f"{SESSION_COOKIE}={viewer.cookies[SESSION_COOKIE]}"}):
             with pytest.raises(InvalidStatus):
                 connect(socket, additional_headers=headers, proxy=None)
+
+
+def test_a_websocket_takes_no_mutation_of_a_viewer_and_ends_with_its_key(service: Service) -> None:
+    made = service.post("/auth/api-keys", {"name": "watcher", "scopes": ["etl:read"]})
+    url, socket = f"http://127.0.0.1:{service.port}", f"ws://127.0.0.1:{service.port}/console/dagster/graphql"
+    with closing(sign_in(url, made["key"])) as viewer:
+        headers = {"Origin": url, "Cookie": f"{SESSION_COOKIE}={viewer.cookies[SESSION_COOKIE]}"}
+    options: dict[str, Any] = {"additional_headers": headers, "subprotocols": ["graphql-ws"], "proxy": None}
+    with connect(socket, **options) as opened:
+        opened.send(json.dumps({"type": "connection_init"}))
+        assert json.loads(opened.recv(PATIENCE_SECONDS))["type"] == "connection_ack"
+        opened.send(json.dumps({"type": "start", "id": "1", "payload": {"query": LAUNCH}}))
+        with pytest.raises(ConnectionClosed) as closed:
+            opened.recv(PATIENCE_SECONDS)
+        assert closed.value.rcvd is not None
+        assert (closed.value.rcvd.code, "etl:execute" in closed.value.rcvd.reason) == (1008, True)
+    with connect(socket, **options) as opened:
+        with service.client() as client:
+            assert client.delete(f"/auth/api-keys/{made['id']}").is_success
+        with pytest.raises(ConnectionClosed):
+            opened.recv(PATIENCE_SECONDS)
 
 
 def test_other_organizations_are_shown_to_super_admins_alone(server: Server) -> None:
