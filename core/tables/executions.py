@@ -10,6 +10,7 @@ from sqlalchemy import BigInteger, ForeignKey, Index, String, Text, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from core.tables.base import Base, JsonOf, Owned, new_id, now
+from core.tables.work import FrozenFields
 from pipelines.contract.request import PlannedStep
 from pipelines.language.origins import TracedColumn
 
@@ -101,7 +102,7 @@ class ExecutionDriver:
     waited_seconds: float
 
 
-class Execution(Owned):
+class Execution(FrozenFields, Owned):
     """One execution of a job: the values frozen at its acceptance, its state and its progress.
 
     `retries` counts the attempts that followed a failure by themselves, since it was accepted or retried by hand. While
@@ -141,10 +142,6 @@ class Execution(Owned):
     state: Mapped[str] = mapped_column(default="PENDING")
     holds_slot: Mapped[bool] = mapped_column(default=False)
     attempt: Mapped[int] = mapped_column(default=1)
-    max_retries: Mapped[int] = mapped_column(default=0)
-    retry_backoff_seconds: Mapped[int] = mapped_column(default=10)
-    timeout_seconds: Mapped[int] = mapped_column(default=0)
-    retry_on: Mapped[str] = mapped_column(default="infrastructure")
     retries: Mapped[int] = mapped_column(default=0)
     retry_at: Mapped[datetime | None]
     first_attempt: Mapped[int] = mapped_column(default=1)
@@ -191,7 +188,6 @@ class Execution(Owned):
     partition: Mapped[str | None] = mapped_column(Text)
     partition_scheme: Mapped[str | None] = mapped_column(Text)
     backfill_id: Mapped[str | None] = mapped_column(String(36))
-    pools: Mapped[list[str]] = mapped_column(default=list)
     details_removed_at: Mapped[datetime | None]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from inspect import get_annotations
 from typing import Any
 
 from sqlalchemy import JSON, ForeignKey, String, Text, UniqueConstraint
@@ -66,7 +67,21 @@ class Agent(Owned):
     extensions: Mapped[list[PythonExtension]] = relationship(viewonly=True)
 
 
-class Job(Owned):
+class FrozenFields:
+    """The fields of a job that each of its executions takes over at its acceptance, as they are."""
+
+    max_retries: Mapped[int] = mapped_column(default=0)
+    retry_backoff_seconds: Mapped[int] = mapped_column(default=10)
+    timeout_seconds: Mapped[int] = mapped_column(default=0)
+    retry_on: Mapped[str] = mapped_column(default="infrastructure")
+    pools: Mapped[list[str]] = mapped_column(default=list)  # their names
+
+    def copy_frozen_fields(self) -> dict[str, Any]:
+        """Return their values by name."""
+        return {name: getattr(self, name) for name in get_annotations(FrozenFields)}
+
+
+class Job(FrozenFields, Owned):
     __tablename__ = "jobs"
     __table_args__ = (UniqueConstraint("project_id", "slug"),)
     project_id: Mapped[str] = mapped_column(ForeignKey("projects.id", ondelete="CASCADE"), index=True)
@@ -87,16 +102,11 @@ class Job(Owned):
     trigger: Mapped[dict[str, Any]] = mapped_column(default=dict)
     scheduled_time: Mapped[datetime | None] = mapped_column(index=True)
     handled_time: Mapped[datetime | None]
-    max_retries: Mapped[int] = mapped_column(default=0)
-    retry_backoff_seconds: Mapped[int] = mapped_column(default=10)
-    timeout_seconds: Mapped[int] = mapped_column(default=0)
-    retry_on: Mapped[str] = mapped_column(default="infrastructure")
     engine: Mapped[str] = mapped_column(default="auto")
     driver_reuse: Mapped[bool] = mapped_column(default=True)
     publish: Mapped[bool] = mapped_column(default=True)
     enabled: Mapped[bool] = mapped_column(default=True)
     partitions: Mapped[list[dict[str, Any]]] = mapped_column(default=list)  # see core.definitions.jobs.partitions
-    pools: Mapped[list[str]] = mapped_column(default=list)  # their names
     execution_count: Mapped[int] = mapped_column(default=0)
     latest_execution_id: Mapped[str | None] = mapped_column(String(36))
 

@@ -151,10 +151,7 @@ def plan_execution(session: Session, settings: Settings, request: SubmitRequest)
         row_limit=parse_row_limit(request.limit, request.parameters),
         publishes=publishes,
         pages_of=_freeze_pages(session, request),
-        max_retries=job.max_retries,
-        retry_backoff_seconds=job.retry_backoff_seconds,
-        timeout_seconds=job.timeout_seconds,
-        retry_on=job.retry_on,
+        **job.copy_frozen_fields(),
         driver_reuse=job.driver_reuse and project.driver_reuse,
         run_id=request.run_id,
         trigger=request.trigger,
@@ -162,7 +159,6 @@ def plan_execution(session: Session, settings: Settings, request: SubmitRequest)
         schedule_name=request.schedule_name,
         partition=partition,
         partition_scheme=partitions.scheme if partition is not None else None,
-        pools=job.pools,
         backfill_id=request.backfill_id,
     )
     _Planner(session, settings, request, project, job, execution).plan()
