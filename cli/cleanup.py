@@ -1,4 +1,4 @@
-"""`spindle cleanup`: it removes what an instance no longer keeps, also while the service runs."""
+"""`spindle cleanup`: it removes the records and files that an instance no longer keeps, also while the service runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from orchestration.instance import DAGSTER_DATABASE, get_dagster_database_url
 
 
 def clean_up(data: Path, *, dry_run: bool) -> int:
-    """Print what was removed, or what would be; return 1 after printing a failure."""
+    """Print the removed records and files, or with a dry run those that would be; return 1 after printing a failure."""
     settings = Settings(data=data.resolve())
     try:
         if not settings.data.is_dir():
@@ -42,7 +42,7 @@ def clean_up(data: Path, *, dry_run: bool) -> int:
 
 @contextmanager
 def open_cleaner(settings: Settings) -> Generator[Cleaner]:
-    """Open what a cleanup works on; Dagster has no instance in the data folder before the first start."""
+    """Open the parts of the service that a cleanup uses; before the first start Dagster has no instance."""
     home = settings.data / "dagster"
     with closing(open_database(settings)) as database:
         storage = open_guarded_storage(settings, database)

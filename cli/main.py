@@ -1,4 +1,4 @@
-"""The `spindle` command. Each command imports its module when it runs, so that `spindle --help` stays fast."""
+"""The `spindle` command. A command imports its module when it runs, so that `spindle --help` stays fast."""
 
 from __future__ import annotations
 

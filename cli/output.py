@@ -1,4 +1,4 @@
-"""What `spindle run` does with the output of a pipeline: its own path, and the file of `-o`."""
+"""The use that `spindle run` makes of the output of a pipeline: its own path, and the file of `-o`."""
 
 from __future__ import annotations
 

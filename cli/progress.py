@@ -54,7 +54,7 @@ def show_progress(console: Console, progress: RunProgress) -> Generator[None]:
 
 
 def print_model(console: Console, progress: RunProgress) -> None:
-    """Print the pages that each means served, and the calls, tokens and cost of the language model."""
+    """Print the pages that every means served, and the calls, tokens and cost of the language model."""
     if (usage := progress.describe_model()) is None:
         return
     served = {"selector": "proven selectors", "metadata": "metadata", "model": "the model", "none": "no means"}

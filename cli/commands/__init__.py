@@ -1,1 +1,1 @@
-"""The commands of `spindle` by what they work on; each imports its module when it runs."""
+"""The commands of `spindle` by the things that they work on; a command imports its module when it runs."""
