@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column, the name of its type, and what it means where its pipeline says so."""
+    """A column, the name of its type, and its meaning where its pipeline says so."""
 
     name: str
     type: str

@@ -1,1 +1,1 @@
-"""What users define: projects, jobs, agents, schedules, credentials, keys."""
+"""The records that users define: projects, jobs, agents, schedules, credentials, keys."""

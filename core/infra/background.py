@@ -1,4 +1,4 @@
-"""Background processes: shutdown on a signal, and log lines for outages of what they depend on."""
+"""Background processes: shutdown on a signal, and log lines for outages of their dependencies."""
 
 from __future__ import annotations
 

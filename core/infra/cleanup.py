@@ -1,4 +1,4 @@
-"""What a cleanup removes, counted by kind; a dry run removes nothing."""
+"""The things that a cleanup removes, counted by kind; a dry run removes nothing."""
 
 from __future__ import annotations
 

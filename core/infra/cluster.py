@@ -72,7 +72,7 @@ class Cluster:
             _load_access(configuration)
         except ConfigException as error:
             raise Unavailable(f"There is no access to Kubernetes: {error} Set KUBECONFIG.") from error
-        configuration.retries = 0  # callers repeat what may be repeated
+        configuration.retries = 0  # callers repeat the requests that may be repeated
         api = kubernetes.client.ApiClient(configuration)
         self._core: Any = kubernetes.client.CoreV1Api(api)
         self._batch: Any = kubernetes.client.BatchV1Api(api)

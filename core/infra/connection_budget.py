@@ -23,7 +23,7 @@ SPARE = 10  # for backups and people
 
 
 def count_connections(settings: Settings) -> Mapping[str, int]:
-    """Return the most connections of each process."""
+    """Return the most connections of every process."""
     database = settings.database
     return {
         "api": max(database.api_connections, settings.api.workers),

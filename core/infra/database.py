@@ -57,7 +57,7 @@ def database_url(settings: Settings) -> str:
 
 
 def make_address(settings: Settings) -> str | None:
-    """Return the address of PostgreSQL for its own client; None beside SQLite."""
+    """Return the address of PostgreSQL for its own client; None with SQLite."""
     url = make_url(database_url(settings))
     if url.get_backend_name() != "postgresql":
         return None

@@ -222,7 +222,7 @@ def _record_attempt(
     with database.write() as session:
         receiver: Receiver | None = session.get(queue.receivers, dispatch.receiver.id, with_for_update=True)
         message: Message | None = session.get(queue.messages, dispatch.message.id, with_for_update=True)
-        if message is None or receiver is None:  # deleted meanwhile
+        if message is None or receiver is None:  # deleted in that time
             return
         message.tries = [*message.tries, attempt]
         if failure is None:

@@ -1,4 +1,4 @@
-"""Durable writes to files of this machine, and what disks say that cannot take them."""
+"""Durable writes to files of this machine, and the errors of disks that cannot take them."""
 
 from __future__ import annotations
 

@@ -163,14 +163,14 @@ class WarmParent:
         if not LINUX:
             return
         for name in names:
-            await asyncio.sleep(0)  # children are started meanwhile
+            await asyncio.sleep(0)  # children are started in this time
             gc.disable()
             import_module(name)
             gc.freeze()
             gc.enable()
 
     async def start(self, program: Program, output: int) -> Process:
-        """Start a program, whose output goes to a descriptor. It ends with this process."""
+        """Start a program, with a descriptor for its output. It ends with this process."""
         if not LINUX:
             return await start_command(program.command, self._build_environment(program), self._folder, output)
         async with self._single_threaded:
@@ -178,7 +178,7 @@ class WarmParent:
             return Fork(fork(title, partial(self._run, program, output, os.getpid())))
 
     async def call_in_thread(self, function: Callable[[], T]) -> T:
-        """Call a function that blocks, in a thread that ends with it; there is no fork meanwhile."""
+        """Call a function that blocks, in a thread that ends with it; there is no fork in that time."""
         async with self._single_threaded:
             pool = ThreadPoolExecutor(1)
             try:
@@ -199,7 +199,7 @@ class WarmParent:
         """In the fork: become like a new process with this environment, and run the program."""
         os.setsid()
         terminate_with_parent()
-        if os.getppid() != parent:  # it has ended meanwhile
+        if os.getppid() != parent:  # it has just ended
             return
         _replace_descriptors(output)
         sys.stdout, sys.stderr = (os.fdopen(each, "w", buffering=1, closefd=False) for each in (1, 2))

@@ -89,7 +89,7 @@ def release(session: Session, key: IdempotencyKey) -> None:
 
 
 def bind_answer(record: IdempotencyRecord) -> AssociatedData:
-    """Return what the record's answer is encrypted for."""
+    """Return the context for which the record's answer is encrypted."""
     return _bind_key(record.organization_id, record.key_hash)
 
 

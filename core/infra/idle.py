@@ -34,7 +34,7 @@ class IdleWatch:
         return self._rests
 
     def rest(self, seconds: float = MAX_REST_SECONDS) -> None:
-        """Rest from now on: until then only commits change what the step finds."""
+        """Rest from now on: until then only commits change the findings of the step."""
         self._rests = True
         self._rest_ends_at = time.monotonic() + min(seconds, MAX_REST_SECONDS)
 

@@ -89,7 +89,7 @@ class Parts:
 
 
 def find_contradiction(parts: Parts, row: Installation | None, marker: Marker | None) -> tuple[str, str] | None:
-    """Return why the parts do not belong together, and what the operator can do; None when they do."""
+    """Return why the parts do not belong together, and the remedy for the operator; None when they do."""
     database, storage = f"database {parts.database}", f"storage {parts.storage}"
     if row is None:
         if marker is None or (marker.is_pending and marker.place == parts.place):

@@ -55,7 +55,7 @@ def describe_place(data: Path) -> str:
 
 
 def list_instances(session: Session) -> Sequence[Instance]:
-    """Return the instances with a lease, the oldest first; none beside SQLite, which has one instance without."""
+    """Return the instances with a lease, the oldest first; none with SQLite, which has one instance without."""
     if session.get_bind().dialect.name != "postgresql":
         return ()
     return session.scalars(select(Instance).where(ALIVE).order_by(Instance.started_at)).all()

@@ -1,4 +1,4 @@
-"""What all our pods have in common: few rights, a folder of their own, and the nodes that the settings choose."""
+"""The common parts of all our pods: few rights, a folder of their own, and the nodes that the settings choose."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def build_placement(settings: KubernetesSettings) -> Placement:
         },
         "volumeMounts": [
             {"name": "scratch", "mountPath": SCRATCH},
-            {"name": "scratch", "mountPath": "/tmp", "subPath": "tmp"},  # noqa: S108 - a folder of this pod alone
+            {"name": "scratch", "mountPath": "/tmp", "subPath": "tmp"},  # noqa: S108 - a folder of only this pod
         ],
     }
     return Placement(pod, container)

@@ -38,7 +38,7 @@ class Process(Protocol):
 
 
 class Child:
-    """One child process, whose output goes to a log line by line.
+    """One child process, with a log of its output line by line.
 
     `start` starts it, with the descriptor for its output.
     """

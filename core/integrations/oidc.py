@@ -1,4 +1,4 @@
-"""Sign-in by OpenID Connect: the authorization code flow with PKCE, and what a provider's groups mean here.
+"""Sign-in by OpenID Connect: the authorization code flow with PKCE, and the meaning of a provider's groups here.
 
 Requests go through the guarded client, which may call private addresses here: the operator names the provider.
 """

@@ -47,7 +47,7 @@ class Person(Owned):
 
 
 class ConsoleSession(Base):
-    """A session of the console: a key or a person, whom the token of a cookie stands for. Its hash alone is stored."""
+    """A session of the console: a key or a person, whom the token of a cookie stands for. Only its hash is stored."""
 
     __tablename__ = "console_sessions"
     token_hash: Mapped[str] = mapped_column(String(64), primary_key=True)

@@ -1,4 +1,4 @@
-"""What ties the database to a storage and to a service key."""
+"""The ties of the database to a storage and to a service key."""
 
 from __future__ import annotations
 

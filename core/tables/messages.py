@@ -1,4 +1,4 @@
-"""Base classes of what the dispatcher sends: messages, and their receivers."""
+"""Base classes of the things that the dispatcher sends: messages, and their receivers."""
 
 from __future__ import annotations
 

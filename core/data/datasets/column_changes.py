@@ -18,7 +18,7 @@ from pipelines.sql.type_names import convert_type
 def compare_columns(
     version: DatasetVersion, columns: Sequence[Mapping[str, Any]], allow_changes: bool = False
 ) -> list[str]:
-    """Return a warning for each column of a version that is missing or has another type now.
+    """Return a warning for every column of a version that is missing or has another type now.
 
     Raises Conflict for columns with values of another kind, unless that is allowed: numbers may become wider.
     """

@@ -314,7 +314,7 @@ class DatasetService:
         return Download(name, self._explain(self._files.export(urls, found.format, format, columns, partition_by)))
 
     def _check_files(self, organization_id: str, dataset: Dataset, version: DatasetVersion) -> None:
-        """Raise Conflict when files of a version are missing; those of some tables are known to Spark alone."""
+        """Raise Conflict when files of a version are missing; those of some tables are known only to Spark."""
         try:
             self._list_files(organization_id, dataset, version)
         except Unavailable as error:

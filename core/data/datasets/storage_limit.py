@@ -34,7 +34,7 @@ def check_storage(session: Session, organization_id: str, limit: int | None, add
 
 
 def measure_again(session: Session, dataset_ids: Collection[str]) -> None:
-    """Store what datasets take after the removal of versions; the caller has locked the organization."""
+    """Store the bytes that datasets take after the removal of versions; the caller has locked the organization."""
     version = DatasetVersion
     oldest = select(func.min(version.number)).where(version.dataset_id == Dataset.id).correlate(Dataset)
     oldest_number = oldest.scalar_subquery()

@@ -51,7 +51,7 @@ class Written:
 def convert_csv(source: Path, dialect: CsvDialect, target: Path, wanted: WantedTypes) -> Written:
     """Convert a CSV file; the type of a column is the wanted one or one that all of its values have, or else text.
 
-    A file that DuckDB refuses has a row that is named, or lines that do not end alike, and is written anew.
+    A file that DuckDB refuses has a row that is named, or lines that do not end alike, and is written again.
     """
     with open_database(MEMORY, str(target.parent)) as connection:
         try:

@@ -154,7 +154,7 @@ def _guess_encoding(start: bytes) -> str:
 
 
 def detect_text_format(path: Path, hint: str | None) -> Format:
-    """Return csv or jsonl: what the caller says, or else by the first character, `{` or `[` being JSON's."""
+    """Return csv or jsonl: the caller's choice, or else by the first character, `{` or `[` being JSON's."""
     with path.open("rb") as file:
         start = file.read(SAMPLE)
     text = start.lstrip()

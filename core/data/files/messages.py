@@ -1,4 +1,4 @@
-"""Requests to a process that reads files, and its answers: a JSON line each, or the rows of an export."""
+"""Requests to a process that reads files, and its answers: in JSON lines, or the rows of an export."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns of Parquet files in the types that are stored, and what is lost by them."""
+"""Columns of Parquet files in the types that are stored, and the losses by them."""
 
 from __future__ import annotations
 

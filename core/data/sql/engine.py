@@ -61,7 +61,7 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class EngineQuery:
-    """One page of a query over relations that the engine registered. `sql` is what its `translate` returned.
+    """One page of a query over relations that the engine registered. `sql` is the text that its `translate` returned.
 
     `exact_numbers` writes all values of bigint and decimal as text.
     """

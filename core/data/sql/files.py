@@ -35,5 +35,5 @@ def _check(storage: Storage, table: Table, keys: Sequence[str], *, again: bool =
 
 
 def list_parquet_files(storage: Storage, organization_id: str, table: Table, reader: Reader = "sql") -> tuple[str, ...]:
-    """Return the addresses of the table's Parquet files for a reader. Raises what `list_parquet_keys` raises."""
+    """Return the addresses of the table's Parquet files for a reader. Raises the errors of `list_parquet_keys`."""
     return tuple(storage.url_for(key, reader) for key in list_parquet_keys(storage, organization_id, table))

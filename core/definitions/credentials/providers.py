@@ -14,7 +14,7 @@ AWS_REGION = re.compile(r"[A-Za-z0-9-]{1,63}")
 
 
 def normalize_spelling(name: str) -> str:
-    """Remove what the spellings of one provider differ in: `Together AI`, `togetherai` and `TOGETHER_AI`."""
+    """Remove the differences between the spellings of one provider: `Together AI`, `togetherai` and `TOGETHER_AI`."""
     return re.sub(r"[\W_]+", "", name).upper()
 
 

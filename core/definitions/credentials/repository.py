@@ -125,7 +125,7 @@ class CredentialRepository(Repository[CloudCredential]):
         self.session.flush()
 
     def select_for_execution(self, ids: Sequence[str], key_ring: KeyRing) -> Sequence[CloudCredential]:
-        """Return the credentials with these ids; without ids, the default one of each provider.
+        """Return the credentials with these ids; without ids, the default one of every provider.
 
         The default is the oldest enabled one, the organization's before global ones. Credentials under a caller's key
         that this request did not send are no defaults. Raise BadInput for an unknown id, Conflict for a disabled one.
@@ -211,7 +211,7 @@ def freeze_environment(
     buckets: Mapping[str, CloudCredential] = MappingProxyType({}),
     login: CloudCredential | None = None,
 ) -> None:
-    """Store the credentials' variables on the execution, encrypted, with the id of each variable's credential.
+    """Store the credentials' variables on the execution, encrypted, with the id of every variable's credential.
 
     `buckets` are the credentials of single buckets, and add one variable for every bucket, as does the `login`.
     Raise BadInput when a credential needs another X-Encryption-Key or has no keys, Conflict when its value does not

@@ -64,7 +64,7 @@ class KubernetesCronScheduler:
         cron_jobs.delete(name, namespace)
 
     def _check(self, columns: Mapping[str, str]) -> None:
-        """Raise BadInput for a name that a cluster does not take, and for what the operator does not allow."""
+        """Raise BadInput for a name that a cluster does not take, and for options that the operator does not allow."""
         if not _NAME.fullmatch(columns["name"]):
             sentence = (
                 f"'name' has lower-case letters, digits and hyphens, at most {MAX_NAME}, and begins and ends "

@@ -1,4 +1,4 @@
-"""The audit log: who called which operation on which records, and how it ended; no bodies and no secrets."""
+"""The audit log: callers, operations, records, and results; no bodies and no secrets."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def hash_secret(secret: str) -> str:
 
 
 def is_session(key: str) -> bool:
-    """Return whether what came in place of a key is the token of a session."""
+    """Return whether the text in place of a key is the token of a session."""
     return key.startswith(PREFIX)
 
 

@@ -219,7 +219,7 @@ class Partitions:
 
     @property
     def scheme(self) -> str:
-        """What equal keys have in common; one of another scheme is another part of the rows."""
+        """The common ground of equal keys; one of another scheme is another part of the rows."""
         return SEPARATOR.join(each.scheme for each in self.dimensions)
 
     @property
@@ -241,7 +241,7 @@ class Partitions:
         return [SEPARATOR.join(each) for each in product(*parts)]
 
     def list_closed(self, at: datetime) -> list[str]:
-        """Return the keys of the last period that has closed at a time, one for each value; none without periods."""
+        """Return the keys of the last period that has closed at a time, one for every value; none without periods."""
         if self.time is None or (closed := self.time.find_closed(at)) is None:
             return []
         parts = [each.values if isinstance(each, ValuesDimension) else (closed,) for each in self.dimensions]

@@ -162,7 +162,7 @@ class PluginUploads:
                 return None, error.sentence
 
     def _describe(self, plugin_id: str, main_class: str, package: Path, *, may_install: bool) -> Manifest:
-        """Return the manifest of an unpacked wheel, which is imported with what it requires.
+        """Return the manifest of an unpacked wheel, which is imported with its requirements.
 
         Without the operator's consent it is imported without that, as its row transforms run.
         """

@@ -56,7 +56,7 @@ class ScheduleCreate(ScheduleUpdate):
 
 
 def find_misspelled_fields(names: Iterable[str], known: Collection[str], path: str = "") -> list[Detail]:
-    """Return a problem for each unknown name that resembles a known field."""
+    """Return a problem for every unknown name that resembles a known field."""
     misspelled = [name for name in names if name not in known and get_close_matches(name, known, 1, SAME_WORD)]
     return [Detail(f"{path}{name}", describe_unknown("field", name, known), "unknown-field") for name in misspelled]
 

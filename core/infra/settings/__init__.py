@@ -103,7 +103,7 @@ class Settings(BaseModel):
 
 
 def get_areas() -> dict[str, type[Area]]:
-    """Return the class of each area, by its name in `Settings`."""
+    """Return the class of every area, by its name in `Settings`."""
     areas: dict[str, Any] = {name: field.annotation for name, field in Settings.model_fields.items()}
     return areas
 

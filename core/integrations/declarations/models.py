@@ -115,7 +115,7 @@ class ScheduleDeclaration(DeclaredFields):
 
 
 class NamedScheduleDeclaration(ScheduleDeclaration):
-    """A schedule with times of its own."""
+    """A schedule with own times."""
 
     name: str = Field(description="Small letters, digits and single `_`; no two of a project have the same.")
     cron_schedule: str
@@ -226,7 +226,7 @@ class Declaration(BaseModel):
 
 
 def name_agents(agents: Iterable[tuple[str | None, str]]) -> list[str]:
-    """Return a unique name for each category and name: `Shop/Crawler`, and `Shop/Crawler#2` for the next of a name."""
+    """Return a unique name for every category and name: `Shop/Crawler`, and `Shop/Crawler#2` for the next of a name."""
     names: dict[str, None] = {}
     numbers: dict[str, int] = {}
     for category, name in agents:

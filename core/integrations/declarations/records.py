@@ -81,7 +81,7 @@ class ChangedField:
 class AppliedChange:
     __pydantic_config__: ClassVar[ConfigDict] = RECORD
     action: Action
-    """What was done with the record."""
+    """The change that was made to the record."""
     kind: str
     """category, agent, extension, project or job."""
     name: str
@@ -91,7 +91,7 @@ class AppliedChange:
 
 
 class Records:
-    """Stored records by their names, and what has become of them.
+    """Stored records by their names, and the changes to them.
 
     With `complete`, fields may become null, and the nth record of a name is the nth stored one.
     """
@@ -245,14 +245,14 @@ class Records:
         return rows[0].id
 
     def index_agents(self) -> None:
-        """Collect the agents that jobs may refer to: by their categories and names, and by their names alone."""
+        """Collect the agents that jobs may refer to: by their categories and names, and by only their names."""
         for key, rows in self.rows.items():
             for row in rows if key[0] == "agent" else ():
                 for name in {self.names[row.id], row.name}:
                     self.agents_by_name[name].append(row)
 
     def find_agent(self, job: str, name: str) -> Agent:
-        """Return an agent by its name, with its category's unless the name alone is unique."""
+        """Return an agent by its name, with its category's unless the name is unique by itself."""
         known = self.agents_by_name.get(name, ())
         found = [row for row in known if self.names[row.id] == name] or known
         if not found:

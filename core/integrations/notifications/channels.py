@@ -1,4 +1,4 @@
-"""How a message is sent to a target of each kind. A target is a cloud credential: its provider is the kind."""
+"""How a message is sent to a target of any kind. A target is a cloud credential: its provider is the kind."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """What a message says: notices, the newest last, and how many of them have no line."""
+    """The content of a message: notices, the newest last, and how many of them have no line."""
 
     lines: Sequence[Line]
     left_out: int = 0
@@ -52,7 +52,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A credential in clear, with what the rule adds to it."""
+    """A credential in clear, with the additions of the rule."""
 
     provider: str
     fields: Mapping[str, str] = field(repr=False)
@@ -77,7 +77,7 @@ def shorten(text: str, longest: int) -> str:
 
 
 def _send_slack(settings: Settings, target: Target, text: Text) -> HttpResponse:
-    """Escape what Slack reads as links and mentions: a reason may quote a page."""
+    """Escape the characters that Slack reads as links and mentions: a reason may quote a page."""
     escaped = text.plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return _post(settings, target, {"text": shorten(escaped, MAX_TEXT), "unfurl_links": False})
 
@@ -87,7 +87,7 @@ def _send_discord(settings: Settings, target: Target, text: Text) -> HttpRespons
 
 
 def _send_teams(settings: Settings, target: Target, text: Text) -> HttpResponse:
-    """Post an adaptive card, which is what the webhooks of Teams' workflows take."""
+    """Post an adaptive card, the form that the webhooks of Teams' workflows take."""
     blocks = [{"type": "TextBlock", "wrap": True, "text": shorten(line, MAX_TEXT)} for line in text.plain.split("\n")]
     card = {
         "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",

@@ -1,4 +1,4 @@
-"""What the process of a trial is asked, and what it answers: JSON over its pipes."""
+"""The requests to the process of a trial, and its answers: JSON over its pipes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ProposalRequest(BaseModel):
 
 
 class ShownPage(BaseModel):
-    """A page as it may be shown: no script, no address, and the number of each element in its attribute `n`."""
+    """A page as it may be shown: no script, no address, and the number of every element in its attribute `n`."""
 
     url: str
     status: int | None

@@ -1,4 +1,4 @@
-"""The server's side of trials: each runs in a process of its own, within limits of time and memory."""
+"""The server's side of trials: one process for every trial, within limits of time and memory."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Answer = TypeVar("Answer", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class TrialOptions:
-    """What is tried: a pipeline with its parameters, or a page alone."""
+    """The object of a trial: a pipeline with its parameters, or only a page."""
 
     pipeline: str | None
     url: str | None
@@ -78,7 +78,7 @@ def _refuse_problems(verdict: PipelineVerdict) -> None:
 
 
 def ask_process(data: Path, request: BaseModel, kind: type[Answer]) -> Answer:
-    """Return what a process answers to a request; raise BadInput when it exceeds its limits of time or memory."""
+    """Return the answer of a process to a request; raise BadInput when it exceeds its limits of time or memory."""
     folder = data.resolve() / "trials"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     with tempfile.TemporaryDirectory(dir=folder, ignore_cleanup_errors=True) as scratch:

@@ -73,7 +73,7 @@ def _propose(request: ProposalRequest) -> ProposalAnswer:
 
 
 def try_pipeline(request: TrialRequest) -> TrialAnswer:
-    """Return the first rows of the pipeline, and a page of it with what its selectors find there."""
+    """Return the first rows of the pipeline, and a page of it with the matches of its selectors."""
     text = request.pipeline if request.pipeline is not None else write_draft(request.url or "", ())
     answer = TrialAnswer(pipeline=text)
     try:

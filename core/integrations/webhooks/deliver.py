@@ -79,7 +79,7 @@ def send_test_event(
 
 
 def sign(key_ring: KeyRing, dispatch: Dispatch, at: datetime) -> dict[str, str]:
-    """Return the headers of Standard Webhooks; for a day after a rotation, with a signature by each secret."""
+    """Return the headers of Standard Webhooks; for a day after a rotation, with a signature by every secret."""
     webhook, delivery = cast(Webhook, dispatch.receiver), dispatch.message
     secrets = [key_ring.decrypt(webhook.secret, bind_webhook(webhook, "secret"))]
     if webhook.previous_secret and webhook.previous_until and webhook.previous_until > at:

@@ -1,4 +1,4 @@
-"""The request of a backfill, and what is known of partitions and backfills."""
+"""The request of a backfill, and the records of partitions and backfills."""
 
 from __future__ import annotations
 

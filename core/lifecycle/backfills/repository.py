@@ -80,7 +80,7 @@ class BackfillRepository(Repository[Backfill]):
         return found
 
     def _load_newest(self, job: Job, scheme: str) -> Mapping[str, _Newest]:
-        """Return the newest execution of each partition that publishes."""
+        """Return the newest execution of every partition that publishes."""
         own = (Execution.job_id == job.id, Execution.partition.is_not(None))
         own = (*own, Execution.partition_scheme == scheme, Execution.publishes)
         ids = select(func.max(Execution.id)).where(*own).group_by(Execution.partition)

@@ -1,4 +1,4 @@
-"""What executions leave beside their outputs: specs, scratch, checkpoints, logs, lists of failed pages, and details.
+"""Leftovers of executions besides their outputs: specs, scratch, checkpoints, logs, lists of failed pages, and details.
 
 Rows of executions stay; old completed ones lose their details: what drivers and retries read, and the progress of
 stages. An execution that has not ended keeps all of its files, and so does a job's newest one that has failed or was
@@ -72,7 +72,7 @@ def delete_leftovers(
 
 
 def remove_details(session: Session, before: datetime, limit: int | None) -> int:
-    """Remove the details of executions that completed before a time; without a limit, count them alone.
+    """Remove the details of executions that completed before a time; without a limit, only count them.
 
     A job's newest execution keeps them, since people look at it.
     """

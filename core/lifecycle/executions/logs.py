@@ -59,7 +59,7 @@ def read_execution_log(
 
 
 def _list_warnings(execution: Execution) -> Iterator[tuple[str, str]]:
-    """Yield what the service found wrong with the reports of the current attempt, with the level."""
+    """Yield the faults that the service found in the reports of the current attempt, with the level."""
     at = execution.completed_at or execution.updated_at
     for warning in execution.metrics.get("warnings", ()):
         yield "WARN", f"{format_time(at)} WARN {warning}"

@@ -37,14 +37,14 @@ def build_notice(event: str, subject: str, reason: str, **ids: str | None) -> Ma
 
 
 def record_job_notice(session: Session, job: Job, project: Project, event: str, reason: str) -> None:
-    """Record a notice about a job for each rule of its project that has the event."""
+    """Record a notice about a job for every rule of its project that has the event."""
     for rule in _load_rules(session, project.id, job.id):
         if event in rule.events:
             record_notice(session, rule, event, f"{project.name}/{job.name}", reason, jobId=job.id)
 
 
 def record_service_notice(session: Session, event: str, reason: str) -> None:
-    """Record a notice about the service for each rule with `degraded`."""
+    """Record a notice about the service for every rule with `degraded`."""
     for rule in session.scalars(select(NotificationRule).where(NotificationRule.enabled)).all():
         if DEGRADED in rule.events:
             record_notice(session, rule, event, "The service", reason)

@@ -1,4 +1,4 @@
-"""What the limits of an organization say about an execution that begins: its day, its storage, and those at once."""
+"""The effect of an organization's limits on an execution that begins: its day, its storage, and those at once."""
 
 from __future__ import annotations
 

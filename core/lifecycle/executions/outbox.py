@@ -75,6 +75,6 @@ def _select_pending() -> Select[tuple[OutboxMessage]]:
 
 
 def _update(session: Session, message: OutboxMessage, **values: object) -> None:
-    """Update by statement, because the row may be gone: its project may have been deleted meanwhile."""
+    """Update by statement, because the row may not exist any more: its project may have been deleted."""
     statement = update(OutboxMessage).where(OutboxMessage.id == message.id)
     execute_update(session, statement.values(tries=OutboxMessage.tries + 1, **values))

@@ -1,4 +1,4 @@
-"""The datasets that an execution writes: frozen as paths and modes, looked up again for each attempt."""
+"""The datasets that an execution writes: frozen as paths and modes, looked up again for every attempt."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def check_rejected_path(
 
 
 def resolve_inputs(session: Session, project: Project, job: Job, plan: Plan) -> dict[str, FrozenInput]:
-    """Return the version of each dataset that the plan of a job reads, by its path in the pipeline or the key of its
+    """Return the version of every dataset that the plan of a job reads, by its path in the pipeline or the key of its
     name.
 
     A path that an earlier stage of the plan saves to may be without a dataset; one that only the job's own output

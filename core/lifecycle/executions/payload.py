@@ -169,7 +169,7 @@ class CompletionPayload(BaseModel):
 
     @cached_property
     def report(self) -> RunReport:
-        """What the run has done; raises BadInput for a part of another form.
+        """The report of the run; raises BadInput for a part of another form.
 
         Only parts that the service acts on are read: other clients send metrics of any form under the other names.
         """

@@ -1,4 +1,4 @@
-"""What the operator allows an organization's executions, which may have changed since they were accepted."""
+"""The permissions of an organization's executions, which may have changed since they were accepted."""
 
 from __future__ import annotations
 

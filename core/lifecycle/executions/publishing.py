@@ -252,7 +252,7 @@ def keep_trial(session: Session, execution: Execution, payload: CompletionPayloa
 
 
 def publish_saves(session: Session, execution: Execution, payload: CompletionPayload, written: AttemptFiles) -> None:
-    """Publish the rows of the attempt's save stages: one dataset for each path."""
+    """Publish the rows of the attempt's save stages: one dataset for every path."""
     datasets = DatasetRepository(session, execution.organization_id)
     project = session.get_one(Project, execution.project_id)
     folder = saves_key(execution.organization_id, execution.id, execution.attempt)

@@ -47,7 +47,7 @@ class SparkPage:
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """A server of Spark: where it is, which of its paths belong to the execution, and what to mask."""
+    """A server of Spark: where it is, which of its paths belong to the execution, and the secrets to mask."""
 
     url: str
     start: str

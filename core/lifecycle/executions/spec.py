@@ -70,7 +70,7 @@ S3 = "s3"  # the Java library
 
 @dataclass(frozen=True, slots=True)
 class LaunchContext:
-    """What the records around an execution say when one of its attempts is launched.
+    """The contents of the records around an execution when one of its attempts is launched.
 
     Where organizations share the service, users' Python runs isolated or not at all. `targets` are the datasets that it
     writes, `local_folders` those of this machine that it may read and write, and `past` the figures of earlier
@@ -100,7 +100,7 @@ class DriverEnvironments:
 
 
 def load_launch_context(session: Session, settings: Settings, storage: Storage, execution: Execution) -> LaunchContext:
-    """Return what the database has about the launch of an attempt, besides the execution's own row.
+    """Return the data of the database about the launch of an attempt, besides the execution's own row.
 
     Raises Conflict or BadInput for what the operator does not allow any more.
     """
@@ -245,7 +245,7 @@ def _build_replay(storage: Storage, execution: Execution) -> Replay | None:
 
 
 def list_local_folders(session: Session, settings: FileSettings, organization_id: str) -> list[str]:
-    """Return the local folders of an organization: with several organizations, a subfolder of each setting."""
+    """Return the local folders of an organization: with several organizations, a subfolder of every setting."""
     if not is_shared(session):
         return list(settings.local_folders)
     slug = get_organization(session, organization_id).slug

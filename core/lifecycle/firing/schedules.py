@@ -113,7 +113,7 @@ def _find_newest(database: Database, schedule_id: str, until: datetime) -> datet
 
 
 def _record(database: Database, schedule_id: str, tick_at: datetime, at: datetime) -> FiredTick:
-    """Record the tick with a row for each job, and those before it; return the existing record of a known one."""
+    """Record the tick with a row for every job, and those before it; return the existing record of a known one."""
     with database.read() as session:  # reading pipelines takes longer than SQLite's only writer should be blocked
         schedule = session.get(Schedule, schedule_id)
         known = _find_tick(session, schedule_id, tick_at)

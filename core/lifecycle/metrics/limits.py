@@ -1,4 +1,4 @@
-"""The limits of an organization and what counts against them now."""
+"""The limits of an organization and their present use."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def insert_values(text: str, values: Mapping[str, object], project_slug: str) ->
 
 @dataclass(frozen=True, slots=True)
 class FoundTable:
-    """The jobs that write what a pipeline reads, and the path of its dataset, if there is one."""
+    """The jobs that write the inputs of a pipeline, and the path of its dataset, if there is one."""
 
     jobs: frozenset[str] = frozenset()
     dataset: str | None = None

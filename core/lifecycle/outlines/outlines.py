@@ -359,7 +359,7 @@ class OutlineLoader:
 def find_cycle_warnings(
     session: Session, organization_id: str, *, job_ids: Collection[str] = (), agent_ids: Collection[str] = ()
 ) -> list[str]:
-    """Return a sentence for each cycle that these jobs of an organization, and those of these agents, are in."""
+    """Return a sentence for every cycle that these jobs of an organization, and those of these agents, are in."""
     query = select(Job.id).where(Job.organization_id == organization_id)
     found = session.scalars(query.where(Job.id.in_(job_ids) | Job.agent_id.in_(agent_ids)))
     return [_describe_cycle(cycle) for cycle in OutlineLoader().find_cycles(session, found.all())]

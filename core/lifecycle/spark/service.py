@@ -85,7 +85,7 @@ class SparkFormats:
 
 
 class SparkService:
-    """Answers from settings, files, sockets and executions; a probe begins when what is known has expired."""
+    """Answers from settings, files, sockets and executions; a probe begins when the last result has expired."""
 
     def __init__(self, settings: Settings, database: Database) -> None:
         self._settings = settings

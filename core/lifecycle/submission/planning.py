@@ -228,7 +228,7 @@ def load_started(session: Session, execution_id: str) -> Execution:
 
 
 def list_steps(plan: Plan) -> list[PlannedStep]:
-    """Return the plan's steps as an execution stores them: one for each step of its Dagster run, in order."""
+    """Return the plan's steps as an execution stores them: one for every step of its Dagster run, in order."""
     script = plan.find_script()
     return [
         PlannedStep(step.key, step.title, number, step.line, script is not None and step.key == script.key)
@@ -269,7 +269,7 @@ def _find_pipeline(
 
 @dataclass(frozen=True, slots=True)
 class _Planner:
-    """Plans the pipeline of one new execution, and sets what follows from its credentials and its plan."""
+    """Plans the pipeline of one new execution, and sets the fields that follow from its credentials and its plan."""
 
     session: Session
     settings: Settings
@@ -331,7 +331,7 @@ class _Planner:
         execution.inputs |= freeze_rows(self.settings, execution, plan, self.request.rows)
 
     def _add_partition(self, pipeline: Pipeline, plan: Plan) -> Plan:
-        """Return the plan with the partition's columns; raise PipelineError for one that is the same for each key."""
+        """Return the plan with the partition's columns; raise PipelineError for one that is the same for every key."""
         columns = make_partition_columns(self.execution.partition, self.execution.partition_scheme)
         names = read_partitions(self.job.partitions).parameters
         if unused := find_unknown_parameters(names, pipeline.parameters):
@@ -373,7 +373,7 @@ class _Planner:
         )
 
     def _choose_engine(self, plan: Plan) -> None:
-        """Choose what runs the execution; raise Conflict where it is to run locally and needs Spark."""
+        """Choose the runner of the execution; raise Conflict where it is to run locally and needs Spark."""
         own = EngineName(self.job.engine)
         wanted = self.settings.executions.engine if own is EngineName.AUTO else own
         if conflict := find_engine_conflict(plan, wanted):

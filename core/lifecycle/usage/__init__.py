@@ -1,1 +1,1 @@
-"""What an execution used and cost: measurements, prices, bills."""
+"""Use and costs of an execution: measurements, prices, bills."""

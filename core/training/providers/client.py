@@ -17,7 +17,7 @@ from core.training.providers.protocol import ProviderRefused, ProviderUnavailabl
 from pipelines.http_client.client import FileBody, HttpResponse
 
 MAX_ANSWER = 16 * 2**20
-RETRYABLE = frozenset({408, 425, 429})  # beside 5xx
+RETRYABLE = frozenset({408, 425, 429})  # besides 5xx
 JSON = {"Content-Type": "application/json"}
 BOUNDARY = "spindle-0b7d1f6c9a3e4d52"
 

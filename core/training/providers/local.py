@@ -144,7 +144,7 @@ class LocalProvider:
         return [ModelFile(str(path.relative_to(folder)), path.stat().st_size, _read(path)) for path in files]
 
     def delete_files(self, job_id: str) -> None:
-        """Delete the folder of a training that has ended, also what a lost run has left."""
+        """Delete the folder of a training that has ended, also the leftovers of a lost run."""
         shutil.rmtree(get_folder(self._settings, job_id), ignore_errors=True)
 
 

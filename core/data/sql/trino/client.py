@@ -119,7 +119,7 @@ class TrinoClient:
         self, user: str, sql: str, seconds: float, report: Callable[[float], object] = lambda _: None
     ) -> TrinoStatement:
         """Return a statement that begins when its rows are read."""
-        session = requests.Session()  # of its own: it holds the user; the connections are shared
+        session = requests.Session()  # a new one: it holds the user; the connections are shared
         session.mount(f"{self._scheme}://", self._connections)
         session.verify = self._verify
         request = TrinoRequest(

@@ -1,4 +1,4 @@
-"""Parquet files as external tables of Trino's catalog `hive`, one for each folder.
+"""Parquet files as external tables of Trino's catalog `hive`, one for every folder.
 
 Trino reads all files of a folder. Where a folder may have files of other versions, the query names its own by their
 paths. Values in the names of folders are partitions, which are added to Trino's metastore.
@@ -92,7 +92,7 @@ class FolderTables:
 
 
 def to_trino_url(url: str) -> str:
-    """Return the address of a file or folder; Trino has a scheme of its own for those of its machine."""
+    """Return the address of a file or folder; Trino has its own scheme for those of its machine."""
     return url if "://" in url else LOCAL + url
 
 

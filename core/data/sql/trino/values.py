@@ -125,7 +125,7 @@ def _to_arrow(signature: Signature) -> Any:
 
 
 def _to_storable(value: Any) -> Any:
-    """Return a value as Arrow takes it; text for what Parquet has no type for."""
+    """Return a value as Arrow takes it; text for values that Parquet has no type for."""
     if isinstance(value, NamedRowTuple):
         names = _list_fields(value)
         return {name: _to_storable(item) for name, item in zip(names, value, strict=True)}
