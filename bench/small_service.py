@@ -104,7 +104,7 @@ def execute(service: Service, name: str, job: str, poll_seconds: float, rows: in
 
 def wait_for_forks(service: Service) -> None:
     deadline = time.monotonic() + 60
-    while not (service.data / "forks.sock").exists():
+    while not any(service.data.glob("scratch/forks-*/socket")):
         if time.monotonic() > deadline:
             raise SystemExit("no host of forks is ready")
         time.sleep(0.1)
@@ -115,7 +115,7 @@ class Memory:
 
     def __init__(self, service: Service) -> None:
         processes = psutil.Process(service.process.pid).children(recursive=True)
-        self._server = next(each for each in processes if "--forks" in each.cmdline())
+        self._server = next(each for each in processes if "/forks-" in "".join(each.cmdline()))
         self._most = 0
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._sample, daemon=True)

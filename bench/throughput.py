@@ -107,7 +107,7 @@ def run_checkout(checkout: Path) -> Generator[tuple[psutil.Process, httpx.Client
         try:
             wait_for(f"http://127.0.0.1:{port}/readyz", started)
             wait_for(f"http://127.0.0.1:{ui_port}/server_info", started)
-            while not (data / "forks.sock").exists():
+            while not (data / "forks.sock").exists() and not any(data.glob("scratch/forks-*/socket")):
                 time.sleep(0.1)
             with create_client(port, data) as client:
                 yield psutil.Process(started.pid), client
@@ -121,7 +121,7 @@ def run_checkout(checkout: Path) -> Generator[tuple[psutil.Process, httpx.Client
 def list_processes(process: psutil.Process) -> list[psutil.Process]:
     """Return the service's processes without those of drivers."""
     found = process.children(recursive=True)
-    drivers = [each for each in found if "--forks" in _get_command(each)]
+    drivers = [each for each in found if any("forks" in part for part in _get_command(each))]
     forks = [fork for each in drivers for fork in each.children(recursive=True)]
     return [each for each in found if each not in drivers and each not in forks]
 

@@ -1,4 +1,4 @@
-"""`python -m driver --forks FOLDER`: a warm process, of which each execution without Spark is a fork.
+"""The host of forks: a warm process, of which each execution without Spark is a fork.
 
 A fork begins its execution after some milliseconds, where a new process takes a second to import the engine. The host
 has no threads, no connections and no plugins of others, which a fork would not survive or should not have, and reads no
@@ -23,7 +23,6 @@ from traceback import print_exc
 from typing import NoReturn
 
 from driver.execution import execute
-from driver.host_folder import FORKS
 from driver.logs import MaskedOutput, configure_logging
 from driver.transport import STANDARD_INPUT, KeeperEnded, Received, UnixListener, accept_request, receive_request
 from pipelines.local.runner import skip_pandas
@@ -50,7 +49,7 @@ def serve_forks(folder: Path) -> int:
     skip_pandas()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the forks
     gc.freeze()
-    listener = UnixListener(folder, FORKS, _BACKLOG)
+    listener = UnixListener(folder, _BACKLOG)
     with suppress(KeeperEnded):
         while connection := listener.accept():
             with connection:

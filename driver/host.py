@@ -1,4 +1,4 @@
-"""`python -m driver --host FOLDER`: executions of one organization, one after another, with or without Spark.
+"""A host of executions of one organization, one after another, with or without Spark.
 
 On one machine it is a spare: Spark starts, and the process waits for its first execution in its folder, which is the
 one for temporary files too. In a pod the folder is the Secret with the first execution; lines of the log mark
@@ -22,11 +22,8 @@ from driver.execution import OTHER_FAILED, execute
 from driver.host_folder import (
     CERTIFICATE_FILE,
     ENVIRONMENT_FILE,
-    HOST_FILE,
     SPEC_FILE,
-    TAKEN,
-    name_cancel_mark,
-    read_host,
+    HostSpec,
 )
 from driver.logs import MaskedOutput
 from driver.messages import MARK_VARIABLE, Boundary
@@ -39,11 +36,11 @@ if TYPE_CHECKING:  # a host without Spark does not import it
     from driver.spark_start import SparkStart
 
 
-def serve(folder: Path) -> int:
+def serve(folder: Path, spec: HostSpec) -> int:
     """Run the executions of a host; return the exit code of the last one."""
     with MaskedOutput() as output:
         signal.signal(signal.SIGTERM, raise_cancelled)
-        host = Host(folder, output)
+        host = Host(folder, spec, output)
         try:
             return host.run()
         except KeeperEnded:
@@ -61,10 +58,10 @@ def serve(folder: Path) -> int:
 class Host:
     """The executions of this process, and its Spark where one of them has needed it."""
 
-    def __init__(self, folder: Path, output: MaskedOutput) -> None:
+    def __init__(self, folder: Path, spec: HostSpec, output: MaskedOutput) -> None:
         self._folder = folder
         self._output = output
-        self._spec = read_host(folder / HOST_FILE)
+        self._spec = spec
         self._scratch = Path(gettempdir())
         self._reuse = DriverReuse(self._spec.executions, self._scratch, output)
         self._spark: SparkStart | None = None
@@ -99,29 +96,21 @@ class Host:
 
     def _await_next(self, received: Received, exit_code: int) -> Received | None:
         listener = self._listen(received)
-        if listener is None:
-            return None
         if mark := received.request.environment.get(MARK_VARIABLE):
             self._output.write(Boundary(exit_code).format(mark))
         self._used = measure_usage(os.getpid()) or Usage()
         return listener.receive(self._spec.idle_seconds, self._is_alive)
 
-    def _listen(self, received: Received) -> Listener | None:
-        """End the execution's hold of this host; return None when it was cancelled: a kill may follow."""
+    def _listen(self, received: Received) -> Listener:
+        """End the execution's hold of this host, and listen for the next one."""
         if self._spec.tls is not None:
             return TlsListener(self._spec.tls, self._folder / CERTIFICATE_FILE)
-        execution = received.request.spec
         if received.lock is not None:
             os.close(received.lock)
-        if (self._folder / name_cancel_mark(execution.execution_id, execution.attempt)).exists():
-            return None
-        (self._folder / TAKEN).unlink(missing_ok=True)
         return UnixListener(self._folder)
 
     def _run(self, received: Received) -> int:
         execution, environment = received.request.spec, {**received.request.environment}
-        if self._spec.tls is None:
-            self._offer(execution)
         if received.log is not None:
             self._output.redirect(received.log)
             os.close(received.log)
@@ -132,12 +121,6 @@ class Host:
             self._await_spark(self._make_start(execution.spark))
         os.environ.update(environment)
         return execute(execution, self._output, self._spark.session if self._spark else None, self._used)
-
-    def _offer(self, execution: RunRequest) -> None:
-        """Write whose executions the host serves from now on, and how many."""
-        executions = self._spec.executions if execution.reuses_driver else 1
-        changes = {"organization_id": execution.organization_id, "executions": executions}
-        self._spec.model_copy(update=changes).write(self._folder / HOST_FILE)
 
     def _make_start(self, spec: SparkSpec, memory: str | None = None) -> SparkStart:
         from driver.spark_start import SparkStart

@@ -14,7 +14,6 @@ import psutil
 from dagster_pipes import PipesContext
 
 from driver.execution import COMPLETED, PIPELINE_FAILED
-from driver.host_folder import CANCEL_MARK
 from driver.logs import MaskedOutput
 from pipelines.contract.request import RunRequest
 from pipelines.filesystem import list_bucket_access, load_user_access
@@ -82,7 +81,7 @@ class DriverReuse:
     def clean(self) -> bool:
         """Remove the execution's files; return whether this process has memory for another execution."""
         for each in self._folder.iterdir():
-            if each.name not in self._files and not each.name.startswith(CANCEL_MARK):
+            if each.name not in self._files:
                 if each.is_dir() and not each.is_symlink():
                     shutil.rmtree(each, ignore_errors=True)
                 else:

@@ -25,7 +25,7 @@ from typing import Protocol
 
 from pydantic import BaseModel
 
-from driver.host_folder import SOCKET, TlsSpec, claim
+from driver.host_folder import SOCKET, TlsSpec
 from pipelines.contract.request import RunRequest
 from pipelines.errors import RunError
 
@@ -36,7 +36,6 @@ _MAX_LINE_BYTES = 256
 _MAX_CONNECTIONS = 16
 _UNIX_SECONDS, _TLS_SECONDS = 2.0, 5.0  # without a byte, after which an end of a connection gives up
 _UNIX_CHECK_SECONDS, _TLS_CHECK_SECONDS = 1.0, 0.5
-_CLAIM_SECONDS = 10.0  # from a claim to the request
 _NO_TOKEN = ""
 
 
@@ -71,9 +70,9 @@ class Listener(Protocol):
 class UnixListener:
     """Listens in a folder, without a thread."""
 
-    def __init__(self, folder: Path, name: str = SOCKET, backlog: int = 1) -> None:
-        self._folder = folder
-        self._server = _bind(folder, name, backlog)
+    def __init__(self, folder: Path, backlog: int = 1) -> None:
+        self._path = folder / SOCKET
+        self._server = _bind(self._path, backlog)
 
     def accept(self, seconds: float | None = None) -> socket.socket | None:
         """Return the next connection, None after these seconds. Raises KeeperEnded."""
@@ -87,6 +86,7 @@ class UnixListener:
     def receive(self, seconds: float | None, is_alive: Callable[[], bool]) -> Received | None:
         with self._server:
             connection = self._await(seconds, is_alive)
+        self._path.unlink(missing_ok=True)  # a host with an execution cannot be found
         if connection is None:
             return None
         with connection, suppress(OSError):  # the sender has died
@@ -99,18 +99,10 @@ class UnixListener:
         self._server.close()
 
     def _await(self, seconds: float | None, is_alive: Callable[[], bool]) -> socket.socket | None:
-        """Return the connection of the process that has claimed the host; it may have stopped since."""
-        began, claimed_at = time.monotonic(), None
-        while is_alive():
+        began = time.monotonic()
+        while is_alive() and (seconds is None or time.monotonic() - began <= seconds):
             if connection := self.accept(min(_UNIX_CHECK_SECONDS, seconds or _UNIX_CHECK_SECONDS)):
                 return connection
-            now = time.monotonic()
-            if not (self._folder / SOCKET).exists():
-                claimed_at = claimed_at or now
-                if now - claimed_at > _CLAIM_SECONDS:
-                    return None
-            elif seconds is not None and now - began > seconds and claim(self._folder):
-                return None
         return None
 
 
@@ -192,7 +184,7 @@ def accept_request(connection: socket.socket) -> None:
 
 
 def send_to_socket(path: Path, request: HostRequest, log: int, lock: int) -> bool:
-    """Send the request to a socket; return False when it is not accepted. A claimed host must then be killed."""
+    """Send the request to a socket; return False when it is not accepted. That host must then be killed."""
     with suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(_UNIX_SECONDS)
         connection.connect(_shorten(path))
@@ -230,14 +222,14 @@ def _read(connection: socket.socket, token: str) -> HostRequest | None:
     return None
 
 
-def _bind(folder: Path, name: str, backlog: int) -> socket.socket:
-    """Return a socket that listens at this name in the folder, for this user only; nobody finds it before."""
-    server, path = socket.socket(socket.AF_UNIX), folder / f"{name}.opening"
-    path.unlink(missing_ok=True)
-    server.bind(_shorten(path))
-    path.chmod(0o600)
+def _bind(path: Path, backlog: int) -> socket.socket:
+    """Return a socket that listens at this path, for this user only; nobody finds it before."""
+    server, opening = socket.socket(socket.AF_UNIX), path.with_name(f"{path.name}.opening")
+    opening.unlink(missing_ok=True)
+    server.bind(_shorten(opening))
+    opening.chmod(0o600)
     server.listen(backlog)
-    path.rename(folder / name)
+    opening.rename(path)
     return server
 
 

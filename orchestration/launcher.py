@@ -58,7 +58,6 @@ from core.tables import Dataset, Execution, OutboxMessage, now
 from core.tables.states import State
 from orchestration.acceptance import Attempt
 from orchestration.client import DagsterClient, ScheduleSwitch
-from orchestration.compute.host_keeper import HostKeeper
 from orchestration.compute.local import LocalCompute
 from orchestration.compute.protocol import DriverHandle
 from orchestration.dagster_internals import import_before_fork
@@ -68,7 +67,6 @@ from orchestration.run_drivers import Service
 from orchestration.run_server import RunServer
 from orchestration.run_tags import EXECUTION, INSTANCE
 from orchestration.runs import RunHost, open_run_host, preload
-from pipelines.language.engines import EngineName
 from pipelines.registry import load_plugins
 
 POLL_SECONDS = 0.1
@@ -491,8 +489,7 @@ def _start_keeper(service: Service, stop: threading.Event) -> threading.Thread |
     """Keep the hosts of drivers on this machine, in a thread."""
     if not isinstance(service.compute, LocalCompute):
         return None
-    keeper = HostKeeper(service.settings, service.compute.queues[EngineName.SPARK], service.database)
-    thread = threading.Thread(target=keeper.run, args=(stop,), name="hosts")
+    thread = threading.Thread(target=service.compute.hosts.run, args=(stop,), name="hosts")
     thread.start()
     return thread
 

@@ -341,7 +341,8 @@ def open_run_host(settings: Settings) -> Generator[RunHost]:
     """Open the parts of the service that runs use, and Dagster's instance, for as long as the context."""
     database = open_database(settings, settings.database.launcher_connections)
     with closing(database), DagsterInstance.get() as instance:
-        yield RunHost(Service(settings, database, create_compute(settings), RunningAttempts(database)), instance)
+        service = Service(settings, database, create_compute(settings, database), RunningAttempts(database))
+        yield RunHost(service, instance)
 
 
 def _find_changed_stages(

@@ -1,7 +1,7 @@
 """Compute on this machine: a driver is a subprocess in its own session, which outlives the Dagster run.
 
 An execution waits for its turn (driver_queue.py). Where it begins with Spark, it takes a driver that has Spark;
-otherwise its driver is a fork of a warm process (hosts.py). Else one is started.
+otherwise its driver is a fork of a warm process (host_keeper.py). Else one is started.
 
 DATA/drivers/<name> is its pidfile, so any process can check whether it runs, and stop it.
 """
@@ -20,6 +20,9 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import structlog
+
+from core.infra.database import Database
 from core.infra.pidfile import hold_pidfile, is_alive, list_alive, read_alive_pid
 from core.infra.processes import signal_group
 from core.infra.secrets import write_private
@@ -27,11 +30,12 @@ from core.infra.settings import Settings
 from core.infra.storage import get_local_folder
 from core.infra.storage.local import LocalStorage
 from core.infra.storage.protocol import log_key, spec_key
-from driver.host_folder import OWN_SPARK, name_cancel_mark
+from driver.host_folder import OWN_SPARK
 from driver.transport import HostRequest
 from orchestration.compute.capacity import count_drivers, count_working
 from orchestration.compute.driver_queue import DriverQueue
-from orchestration.compute.hosts import DriverPools, fork_driver, give_execution
+from orchestration.compute.host import Host, is_host_alive
+from orchestration.compute.host_keeper import HostKeeper
 from orchestration.compute.log_copies import LogCopies, read_last_lines, read_part
 from orchestration.compute.processes import (
     RECORD_AND_RUN,
@@ -47,13 +51,15 @@ from pipelines.language.engines import EngineName
 
 TERMINATION_SECONDS = 2.5
 
+logger = structlog.get_logger()
+
 
 class LocalCompute:
     """Implements Compute with subprocesses."""
 
     outlives_service = False
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, database: Database | None = None) -> None:
         self._data = settings.data.resolve()
         self._files = LocalStorage(get_local_folder(settings.storage))
         self._logs = LogCopies(settings, self._files)
@@ -62,7 +68,7 @@ class LocalCompute:
             each: DriverQueue(count_drivers(settings, each), partial(count_working, self._data, each))
             for each in (EngineName.SPARK, EngineName.LOCAL)
         }
-        self._pools = DriverPools(settings)
+        self.hosts = HostKeeper(settings, self.queues[EngineName.SPARK], database)
         self._children: dict[DriverHandle, subprocess.Popen[bytes]] = {}
 
     def count_places(self) -> int | None:
@@ -96,7 +102,7 @@ class LocalCompute:
         if not spec.begins_with_spark:
             return self._start(handle, spec, variables) if spec.has_own_process else self._fork(handle, spec, variables)
         found = self._take(handle, spec, variables, waited)
-        if found is None and self._pools.may_start(spec, waited):
+        if found is None and self.hosts.may_start(spec, waited):
             return self._start(handle, spec, variables, OWN_SPARK)
         return found
 
@@ -105,12 +111,24 @@ class LocalCompute:
     ) -> Launch | None:
         """Give the execution to a driver that has Spark, if one may be taken."""
         request = HostRequest(spec=spec, environment=variables)
-        scratch = self._scratch_folder(handle)
-        for folder, source in self._pools.find(spec, waited):
-            with self._open_files(handle) as (lock, log):
-                if give_execution(self._data, folder, request, scratch, log, lock):
-                    return Launch(handle, source, folder.name)
+        for host, source in self.hosts.find(spec, waited):
+            if host.claim() and self._give(host, handle, request):
+                return Launch(handle, source, host.name)
         return None
+
+    def _give(self, host: Host, handle: DriverHandle, request: HostRequest) -> bool:
+        """Give the execution to a claimed host; return False when that does not answer, and was killed."""
+        scratch = self._scratch_folder(handle)
+        with self._open_files(handle) as (lock, log):
+            scratch.symlink_to(host.name)
+            os.pwrite(lock, f"{host.process.pid}\n".encode(), 0)  # first: from now on the cancel ends the driver
+            if host.give(request, log, lock):
+                return True
+            logger.warning("a driver does not answer", host=host.name)
+            os.ftruncate(lock, 0)
+            scratch.unlink()
+            host.kill()
+            return False
 
     def _fork(self, handle: DriverHandle, spec: RunRequest, variables: Mapping[str, str]) -> Launch:
         scratch = self._scratch_folder(handle)
@@ -118,7 +136,7 @@ class LocalCompute:
         environment = {**build_environment(str(scratch)), **variables}
         request = HostRequest(spec=spec, environment=environment)
         with self._open_files(handle) as (lock, log):
-            if fork_driver(self._data, request, log, lock):
+            if self.hosts.forks is not None and self.hosts.forks.fork(request, log, lock):
                 return Launch(handle, DriverSource.FORK, handle.name)
         return self._start(handle, spec, variables)
 
@@ -164,9 +182,9 @@ class LocalCompute:
 
     def cancel(self, handle: DriverHandle) -> None:
         pidfile, scratch = self._pidfiles / handle.name, self._scratch_folder(handle)
-        if is_alive(pidfile) and scratch.exists():
-            (scratch / name_cancel_mark(handle.execution_id, handle.attempt)).touch()
-        leader = read_alive_pid(pidfile)  # after the mark: a driver that has released it finds the mark
+        if scratch.is_symlink() and is_alive(pidfile):
+            self.hosts.retire(scratch.readlink().name)
+        leader = read_alive_pid(pidfile)  # after that: a host that has released it gets no other execution
         if leader is not None:
             tree = list_tree(leader)
             signal_group(leader, signal.SIGTERM)
@@ -175,7 +193,7 @@ class LocalCompute:
                 time.sleep(0.05)
             signal_group(leader, signal.SIGKILL)
             kill_trees(tree)
-        if not scratch.is_symlink() or self._has_ended(scratch.readlink().name, was_killed=leader is not None):
+        if not scratch.is_symlink() or self._has_ended(scratch.resolve(), was_killed=leader is not None):
             # without its folder, a JVM that is starting would never notice that its driver has ended
             kill_trees(list_users(str(scratch.resolve())))
             shutil.rmtree(scratch.resolve(), ignore_errors=True)  # a killed driver does not clean up
@@ -184,10 +202,10 @@ class LocalCompute:
         self._logs.finish(handle)
         self._children.pop(handle, None)
 
-    def _has_ended(self, spare: str, was_killed: bool) -> bool:
-        """Return whether a driver has ended: a killed one holds its lock for some moments."""
+    def _has_ended(self, folder: Path, was_killed: bool) -> bool:
+        """Return whether a host has ended: a killed one holds its lock for some moments."""
         deadline = time.monotonic() + (TERMINATION_SECONDS if was_killed else 0)
-        while is_alive(self._data / "spares" / spare):
+        while is_host_alive(folder):
             if time.monotonic() >= deadline:
                 return False
             time.sleep(0.05)

@@ -7,21 +7,13 @@ execution is nobody's.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 from core.infra.database import Database
 from core.lifecycle.usage.overhead import add_overhead
-from driver.host_folder import HOST_FILE, READY, TAKEN, read_host
+from orchestration.compute.host import Host
 
 MILLISECONDS = 1000
-
-
-@dataclass(slots=True)
-class _Driver:
-    organization_id: str | None = None
-    start_seconds: float = 0.0
 
 
 @dataclass(slots=True)
@@ -31,28 +23,22 @@ class _Seconds:
 
 
 class OverheadMeter:
-    """Measures the drivers of a data folder, and adds their time to that of their organizations in the database."""
+    """Measures drivers, and adds their time to that of their organizations in the database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._drivers: dict[str, _Driver] = {}
         self._seconds: dict[str, _Seconds] = {}
 
-    def measure(self, folders: Iterable[Path], seconds: float) -> None:
-        """Count the seconds since the last call for these drivers, and forget all others."""
-        known, self._drivers = self._drivers, {}
-        for folder in folders:
-            driver = self._drivers[folder.name] = known.get(folder.name) or _Driver()
-            is_taken = (folder / TAKEN).exists()
-            if driver.organization_id is None:
-                with suppress(FileNotFoundError):  # it has just ended
-                    driver.organization_id = read_host(folder / HOST_FILE).organization_id
-                if driver.organization_id is not None:
-                    self._get_seconds(driver.organization_id).start += driver.start_seconds
-            if driver.organization_id is not None:
-                self._get_seconds(driver.organization_id).idle += 0.0 if is_taken else seconds
-            elif not is_taken and not (folder / READY).exists():
-                driver.start_seconds += seconds
+    def measure(self, hosts: Iterable[Host], seconds: float) -> None:
+        """Count the seconds since the last call for these drivers."""
+        for host in hosts:
+            if host.organization_id is not None:
+                measured = self._get_seconds(host.organization_id)
+                measured.start += host.start_seconds
+                measured.idle += seconds if host.listens else 0.0
+                host.start_seconds = 0.0
+            elif not host.is_ready:
+                host.start_seconds += seconds
 
     def store(self) -> None:
         """Add the measured time to the stored one; raise Unavailable and keep it when the database is away."""

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from core.infra.pidfile import hold_pidfile, is_alive
-from driver.host_folder import FORKS
+from driver.host_folder import HOST_FILE, SOCKET, HostSpec
 from driver.transport import HostRequest, send_to_socket
 from pipelines.contract.request import RunRequest
 from tests.support.driver import SECRET, spec
@@ -24,11 +24,12 @@ from tests.support.webhook_receiver import Receiver
 
 @pytest.fixture
 def host(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    command = [sys.executable, "-P", "-m", "driver", "--forks", str(tmp_path)]
+    command = [sys.executable, "-P", "-m", "driver", "--host", str(tmp_path)]
+    (tmp_path / HOST_FILE).write_text(HostSpec().model_dump_json(by_alias=True))
     variables = {**os.environ, "PYTHONPATH": str(CLONE), "OPENBLAS_NUM_THREADS": "1"}
     variables["JE_ARROW_MALLOC_CONF"] = "background_thread:false"
     with subprocess.Popen(command, cwd=tmp_path, env=variables, stdin=subprocess.PIPE) as process:
-        wait_until((tmp_path / FORKS).exists, PATIENCE_SECONDS)
+        wait_until((tmp_path / SOCKET).exists, PATIENCE_SECONDS)
         yield process
         process.communicate()
 
@@ -42,7 +43,7 @@ def test_only_the_fork_knows_the_secrets_of_its_execution(
     environment = {"SPINDLE_EXECUTION_TOKEN": SECRET, "TMPDIR": str(tmp_path)}
     request = HostRequest(spec=RunRequest.model_validate(content), environment=environment)
     with hold_pidfile(tmp_path / "pid") as lock, (tmp_path / "log").open("wb") as log:
-        assert send_to_socket(tmp_path / FORKS, request, log.fileno(), lock)
+        assert send_to_socket(tmp_path / SOCKET, request, log.fileno(), lock)
     assert int((tmp_path / "pid").read_text()) != host.pid
     wait_until(lambda: not is_alive(tmp_path / "pid"), PATIENCE_SECONDS)
     assert pq.read_table(tmp_path / "output").to_pydict()["title"] == ["one"]

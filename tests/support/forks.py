@@ -1,23 +1,20 @@
-"""The host of forks of a data folder."""
+"""The host of forks to which a compute gives executions."""
 
 from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from core.infra.settings import Settings
-from driver.host_folder import FORKS
-from orchestration.compute.host_keeper import ForkHost
+from orchestration.compute.local import LocalCompute
 from tests.support.service import PATIENCE_SECONDS, wait_until
 
 
 @contextmanager
-def keep_forks(settings: Settings) -> Generator[None]:
+def keep_forks(compute: LocalCompute) -> Generator[None]:
     """Keep the host, which answers from the beginning on."""
-    host = ForkHost(settings.data)
-    host.keep("unchanged")
+    compute.hosts._keep_forks()
     try:
-        wait_until((settings.data / FORKS).exists, PATIENCE_SECONDS)
+        wait_until(lambda: compute.hosts.forks.listens, PATIENCE_SECONDS)
         yield
     finally:
-        host.close()
+        compute.hosts.close()

@@ -8,13 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from core.infra.database import Database
 from core.infra.pidfile import read_alive_pid
 from core.infra.settings import Settings
 from core.lifecycle.executions.spec import build_spark_spec
 from driver.host_folder import READY, SOCKET
-from orchestration.compute.driver_queue import DriverQueue
-from orchestration.compute.host_keeper import HostKeeper
+from orchestration.compute.local import LocalCompute
 from orchestration.compute.protocol import Compute, DriverHandle
 from pipelines.contract.request import RunRequest
 from tests.support.run_requests import make_request
@@ -22,14 +20,13 @@ from tests.support.service import PATIENCE_SECONDS, wait_until
 
 
 @contextmanager
-def keep_spares(
-    settings: Settings, database: Database | None = None, queue: DriverQueue | None = None
-) -> Generator[None]:
-    """Keep spares, for executions that wait in this queue."""
-    stop, queue = threading.Event(), queue or DriverQueue(None, lambda: 0)
-    keeper = threading.Thread(target=HostKeeper(settings, queue, database).run, args=(stop,))
+def keep_spares(compute: LocalCompute) -> Generator[None]:
+    """Keep the spares to which this gives executions."""
+    stop = threading.Event()
+    keeper = threading.Thread(target=compute.hosts.run, args=(stop,))
     keeper.start()
     try:
+        wait_until(lambda: compute.hosts._offer, PATIENCE_SECONDS)
         yield
     finally:
         stop.set()

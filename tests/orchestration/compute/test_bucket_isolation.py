@@ -48,7 +48,7 @@ def test_the_next_execution_cannot_read_with_the_keys_of_the_former(tmp_path: Pa
         compute.cancel(launched.handle)
         return launched
 
-    with keep_spares(settings):
+    with keep_spares(compute):
         wait_for_spare(settings.data, ready=True)
         first = run("first", address, bucket.user_environment)
         assert pq.read_table(tmp_path / "first").num_rows == 1

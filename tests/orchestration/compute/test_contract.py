@@ -37,18 +37,19 @@ UNKNOWN = DriverHandle("organization", "nobody", 1)
 
 @pytest.fixture(params=KINDS)
 def create(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ComputeFactory]:
-    """Each call returns another instance for the same drivers, as another process of the service would have."""
+    """The first call returns the instance that keeps the hosts, others one as the next launcher has it."""
     (tmp_path / "data").mkdir()
     created: list[Compute] = []
+    keeping = LocalCompute(Settings(data=tmp_path / "data", spare_drivers=1))
     stack = ExitStack()
     if request.param == "spare":
-        stack.enter_context(keep_spares(Settings(data=tmp_path / "data", spare_drivers=1)))
+        stack.enter_context(keep_spares(keeping))
         wait_for_spare(tmp_path / "data")
     if request.param == "fork":
-        stack.enter_context(keep_forks(Settings(data=tmp_path / "data")))
+        stack.enter_context(keep_forks(keeping))
 
     def create() -> Compute:
-        created.append(LocalCompute(Settings(data=tmp_path / "data")))
+        created.append(LocalCompute(Settings(data=tmp_path / "data")) if created else keeping)
         return created[-1]
 
     yield create

@@ -50,16 +50,20 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 
 
 @pytest.fixture(scope="module")
-def logs(settings: Settings) -> Iterator[dict[str, list[dict[str, Any]]]]:
+def compute(settings: Settings) -> LocalCompute:
+    return LocalCompute(settings)
+
+
+@pytest.fixture(scope="module")
+def logs(compute: LocalCompute, settings: Settings) -> Iterator[dict[str, list[dict[str, Any]]]]:
     """The event logs of two executions that one driver has served, by their ids."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("orchestration.compute.host_keeper.compute_fingerprint", lambda: "unchanged")
-        with keep_spares(settings):
-            yield {execution: run(settings, execution) for execution in ("first", "second")}
+        with keep_spares(compute):
+            yield {execution: run(compute, settings, execution) for execution in ("first", "second")}
 
 
-def run(settings: Settings, execution: str) -> list[dict[str, Any]]:
-    compute = LocalCompute(settings)
+def run(compute: LocalCompute, settings: Settings, execution: str) -> list[dict[str, Any]]:
     handle, event_log = launch(compute, settings, execution, PIPELINE)
     wait_until(lambda: not compute.observe(handle).running, PATIENCE_SECONDS)
     assert '"completed"' in compute.read_logs(handle)[-1]
@@ -140,8 +144,7 @@ def has_page(client: httpx.Client, execution: str) -> bool:
 
 
 @pytest.mark.usefixtures("logs")
-def test_a_cancelled_execution_leaves_what_it_did(settings: Settings) -> None:
-    compute = LocalCompute(settings)
+def test_a_cancelled_execution_leaves_what_it_did(compute: LocalCompute, settings: Settings) -> None:
     handle, event_log = launch(compute, settings, "cancelled", ENDLESS)
     wait_until(lambda: has_task_of_endless(settings), PATIENCE_SECONDS)
     compute.cancel(handle)

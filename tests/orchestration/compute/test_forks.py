@@ -24,11 +24,16 @@ CRAWL = "{fetch: {url: '%s'}, pipeline: [{stage: extract, args: [{selector: a, m
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Iterator[Settings]:
+def settings(tmp_path: Path) -> Settings:
     (tmp_path / "data").mkdir()
-    settings = Settings(data=tmp_path / "data", local_drivers=1, spark_drivers=1, spare_drivers=0)
-    with keep_forks(settings):
-        yield settings
+    return Settings(data=tmp_path / "data", local_drivers=1, spark_drivers=1, spare_drivers=0)
+
+
+@pytest.fixture
+def compute(settings: Settings) -> Iterator[LocalCompute]:
+    compute = LocalCompute(settings)
+    with keep_forks(compute):
+        yield compute
 
 
 def make(settings: Settings, name: str, site: GatedSite, begins_with_spark: bool = False) -> RunRequest:
@@ -36,8 +41,8 @@ def make(settings: Settings, name: str, site: GatedSite, begins_with_spark: bool
 
 
 @pytest.mark.long
-def test_forks_wait_for_a_place_in_turn(settings: Settings, site: GatedSite) -> None:
-    compute, found = LocalCompute(settings), list[Launch | None]()
+def test_forks_wait_for_a_place_in_turn(compute: LocalCompute, settings: Settings, site: GatedSite) -> None:
+    found = list[Launch | None]()
     busy = launch(compute, make(settings, "busy", site), {})
     site.wait_for_visitor()
     assert compute.launch(make(settings, "cancelled", site), {}, None, lambda _: False) is None
@@ -57,8 +62,10 @@ def test_forks_wait_for_a_place_in_turn(settings: Settings, site: GatedSite) -> 
     assert not compute.queues[EngineName.LOCAL].list_waiting(-1)
 
 
-def test_an_execution_with_spark_that_waits_holds_no_fork_up(settings: Settings, site: GatedSite) -> None:
-    compute, found, ended = LocalCompute(settings), list[Launch | None](), threading.Event()
+def test_an_execution_with_spark_that_waits_holds_no_fork_up(
+    compute: LocalCompute, settings: Settings, site: GatedSite
+) -> None:
+    found, ended = list[Launch | None](), threading.Event()
     busy = launch(compute, make(settings, "busy", site, begins_with_spark=True), {})
     waiting = make(settings, "waiting", site, begins_with_spark=True)
     thread = threading.Thread(
@@ -77,8 +84,9 @@ def test_an_execution_with_spark_that_waits_holds_no_fork_up(settings: Settings,
 
 
 @pytest.mark.long
-def test_a_fork_that_goes_on_with_spark_counts_as_a_driver_with_spark(settings: Settings, web: Site) -> None:
-    compute = LocalCompute(settings)
+def test_a_fork_that_goes_on_with_spark_counts_as_a_driver_with_spark(
+    compute: LocalCompute, settings: Settings, web: Site
+) -> None:
     base = web.serve({"/": "".join(f"<a href=/{each}>{each}</a>" for each in range(9))})
     text = f"{{fetch: {{url: '{base}/'}}, pipeline: [{{stage: wgetJoin, args: [a]}}]}}"
     spec = make_spec(settings, "grows", text, begins_with_spark=False, growth={"pages": 5})

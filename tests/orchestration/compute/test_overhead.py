@@ -1,7 +1,10 @@
-"""The time of drivers that belongs to no execution; the drivers are folders without processes."""
+"""The time of drivers that belongs to no execution; they wait and work without processes."""
 
 from __future__ import annotations
 
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
 
@@ -13,7 +16,8 @@ from core.infra.settings import Settings
 from core.lifecycle.usage.overhead import Overhead, sum_overhead
 from core.lifecycle.usage.periods import Period
 from core.tables import now
-from driver.host_folder import HOST_FILE, READY, TAKEN, HostSpec
+from driver.host_folder import READY, SOCKET, HostSpec
+from orchestration.compute.host import Host
 from orchestration.compute.overhead import OverheadMeter
 from pipelines.contract.request import SparkSpec
 from tests.support.shop import Shop
@@ -27,10 +31,18 @@ def settings(tmp_path: Path) -> Settings:
     return Settings(data=tmp_path / "data", executor_instance_type="m5.large", **AWS)  # type: ignore[arg-type]
 
 
-def offer(folder: Path, organization_id: str | None) -> None:
-    folder.mkdir(exist_ok=True)
-    spec = HostSpec(spark=SparkSpec(), memory="1g", organization_id=organization_id)
-    (folder / HOST_FILE).write_text(spec.model_dump_json(by_alias=True))
+@pytest.fixture
+def add_host(tmp_path: Path) -> Iterator[Callable[[str], Host]]:
+    """Each call returns a host that waits, whose process does nothing."""
+    with ExitStack() as stack:
+
+        def add(name: str) -> Host:
+            (tmp_path / name).mkdir()
+            (tmp_path / name / SOCKET).touch()
+            process = stack.enter_context(subprocess.Popen(["true"]))
+            return Host(tmp_path / name, HostSpec(spark=SparkSpec()), "", process)
+
+        yield add
 
 
 def load(shop: Shop, organization_id: str, start: timedelta = 2 * HOUR) -> Overhead:
@@ -39,22 +51,20 @@ def load(shop: Shop, organization_id: str, start: timedelta = 2 * HOUR) -> Overh
 
 
 def test_start_and_idle_time_are_the_organizations_and_that_of_an_unused_spare_is_nobodys(
-    shop: Shop, tmp_path: Path
+    shop: Shop, add_host: Callable[[str], Host]
 ) -> None:
-    meter, folder, unused = OverheadMeter(shop.database), tmp_path / "driver", tmp_path / "unused"
-    for each in (folder, unused):
-        offer(each, None)
-    meter.measure([folder, unused], 9.5)  # Spark starts
-    for each in (folder, unused):
-        (each / READY).touch()
-    meter.measure([folder, unused], 100)  # both wait for their first execution
-    (folder / TAKEN).touch()
-    offer(folder, shop.organization_id)
-    meter.measure([folder, unused], 30)  # the first execution
+    meter, host, unused = OverheadMeter(shop.database), add_host("driver"), add_host("unused")
+    meter.measure([host, unused], 9.5)  # Spark starts
+    for each in (host, unused):
+        (each.folder / READY).touch()
+    meter.measure([host, unused], 100)  # both wait for their first execution
+    (host.folder / SOCKET).unlink()
+    host.organization_id = shop.organization_id
+    meter.measure([host, unused], 30)  # the first execution
     meter.store()
     assert load(shop, shop.organization_id) == Overhead(9500, 0, 253)
-    (folder / TAKEN).unlink()
-    meter.measure([folder, unused], 60)
+    (host.folder / SOCKET).touch()
+    meter.measure([host, unused], 60)
     meter.store()
     meter.measure([unused], 7)  # the driver has been killed
     meter.store()
@@ -64,10 +74,12 @@ def test_start_and_idle_time_are_the_organizations_and_that_of_an_unused_spare_i
     assert load(shop, other) == load(shop, shop.organization_id, -HOUR) == Overhead()
 
 
-def test_time_is_kept_while_the_database_is_away(shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    meter, folder = OverheadMeter(shop.database), tmp_path / "driver"
-    offer(folder, shop.organization_id)
-    meter.measure([folder], 2)
+def test_time_is_kept_while_the_database_is_away(
+    shop: Shop, add_host: Callable[[str], Host], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    meter, host = OverheadMeter(shop.database), add_host("driver")
+    host.organization_id = shop.organization_id
+    meter.measure([host], 2)
     with monkeypatch.context() as patched:
         patched.setattr(shop.database, "write", lambda **_: _refuse())
         with pytest.raises(Unavailable):

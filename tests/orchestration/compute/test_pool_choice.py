@@ -1,60 +1,92 @@
-"""Which drivers with Spark an execution may take; the drivers are folders without processes."""
+"""Which drivers with Spark an execution may take; their processes do nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from core.infra.pidfile import hold_pidfile
 from core.infra.settings import Settings
 from core.lifecycle.executions.spec import build_spark_spec
-from driver.host_folder import HOST_FILE, READY, HostSpec
-from orchestration.compute.host_keeper import KEEPER, OFFER
-from orchestration.compute.hosts import PATIENCE, DriverPools
+from driver.host_folder import READY, SOCKET, HostSpec
+from orchestration.compute.driver_queue import DriverQueue
+from orchestration.compute.host import Host
+from orchestration.compute.host_keeper import PATIENCE, HostKeeper
 from orchestration.compute.protocol import DriverSource
 from tests.support.spares import make_spec
 
 OWN = "organization"
+AddHost = Callable[..., Host]
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Iterator[Settings]:
-    """Settings of a service whose keeper is alive."""
+def settings(tmp_path: Path) -> Settings:
     (tmp_path / "data/scratch").mkdir(parents=True)
-    with hold_pidfile(tmp_path / "data" / KEEPER):
-        yield Settings(data=tmp_path / "data")
+    return Settings(data=tmp_path / "data")
 
 
-def add_driver(settings: Settings, name: str, organization_id: str | None = None) -> None:
-    folder = settings.data / "scratch" / f"spare-{name}"
-    folder.mkdir()
-    offer = HostSpec(spark=build_spark_spec(settings), memory="1g", organization_id=organization_id)
-    (folder / HOST_FILE).write_text(offer.model_dump_json(by_alias=True))
-    (folder / READY).touch()
+@pytest.fixture
+def keeper(settings: Settings) -> HostKeeper:
+    return HostKeeper(settings, DriverQueue(None, lambda: 0))
+
+
+@pytest.fixture
+def add_host(settings: Settings, keeper: HostKeeper) -> Iterator[AddHost]:
+    """Each call adds a host that waits, for executions of this organization."""
+    with ExitStack() as stack:
+
+        def add(name: str, organization_id: str | None = None) -> Host:
+            folder = settings.data / "scratch" / name
+            folder.mkdir()
+            for file in (SOCKET, READY):
+                (folder / file).touch()
+            spec = HostSpec(spark=build_spark_spec(settings), memory="1g", executions=9)
+            process = stack.enter_context(subprocess.Popen(["true"]))
+            host = Host(folder, spec, "", process, organization_id)
+            keeper._spares.append(host)
+            return host
+
+        yield add
 
 
 @pytest.mark.parametrize(
     ("reuses_driver", "sources"), [(True, [DriverSource.WARM, DriverSource.SPARE]), (False, [DriverSource.SPARE])]
 )
 def test_a_warm_driver_is_for_its_organization_and_for_jobs_that_reuse_drivers(
-    settings: Settings, reuses_driver: bool, sources: list[DriverSource]
+    settings: Settings, keeper: HostKeeper, add_host: AddHost, reuses_driver: bool, sources: list[DriverSource]
 ) -> None:
-    add_driver(settings, "unused")
-    add_driver(settings, "own", OWN)
-    add_driver(settings, "foreign", "another")
+    add_host("unused")
+    add_host("own", OWN)
+    add_host("foreign", "another")
     spec = make_spec(settings, "next", "", organization_id=OWN, reuses_driver=reuses_driver)
-    assert [source for _, source in DriverPools(settings).find(spec, 0)] == sources
+    assert [source for _, source in keeper.find(spec, 0)] == sources
 
 
-def test_an_execution_that_no_spare_will_fit_starts_a_process_at_once(settings: Settings) -> None:
-    pools, plain = DriverPools(settings), make_spec(settings, "plain", "")
+def test_only_one_execution_claims_a_host_and_none_gets_one_that_is_cancelled(
+    settings: Settings, keeper: HostKeeper, add_host: AddHost
+) -> None:
+    claimed, retired, free = (add_host(name, OWN) for name in ("claimed", "retired", "free"))
+    assert claimed.claim()
+    assert not claimed.claim()
+    keeper.retire("retired")
+    spec = make_spec(settings, "next", "", organization_id=OWN)
+    assert [host for host, _ in keeper.find(spec, 0)] == [free]
+    (free.folder / SOCKET).unlink()
+    assert not free.claim(), "it has an execution"
+    assert retired.claim(), "to end it"
+
+
+def test_an_execution_that_no_spare_will_fit_starts_a_process_at_once(
+    settings: Settings, keeper: HostKeeper, add_host: AddHost
+) -> None:
+    plain = make_spec(settings, "plain", "")
     other = make_spec(settings, "other", "", spark=build_spark_spec(settings, ["iceberg"]))
-    assert not pools.may_start(other, 0), "the keeper has not said yet what it keeps"
-    offer = HostSpec(spark=build_spark_spec(settings, ["delta"]), memory="1g")
-    (settings.data / OFFER).write_text(offer.model_dump_json(by_alias=True))
-    add_driver(settings, "foreign", "another")
-    assert not pools.may_start(plain, 0)
-    assert pools.may_start(plain, PATIENCE + 1)
-    assert pools.may_start(other, 0)
+    assert keeper.may_start(plain, 0), "nobody keeps spares"
+    keeper._offer = HostSpec(spark=build_spark_spec(settings, ["delta"]), memory="1g")
+    add_host("foreign", "another")
+    assert not keeper.may_start(plain, 0)
+    assert keeper.may_start(plain, PATIENCE + 1)
+    assert keeper.may_start(other, 0)

@@ -16,6 +16,7 @@ import pytest
 
 from core.infra.settings import Settings
 from driver.host_folder import SOCKET
+from orchestration.compute.host import PIDFILE
 from orchestration.compute.local import LocalCompute
 from orchestration.compute.protocol import DriverSource, Launch
 from pipelines.contract.request import RunRequest
@@ -54,18 +55,14 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     return Settings(data=data, spark_master="local[1]", spark_driver_memory="512m", spare_drivers=1, spark_drivers=1)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def keeper(settings: Settings) -> Iterator[None]:
+@pytest.fixture(scope="module")
+def compute(settings: Settings) -> Iterator[LocalCompute]:
+    compute = LocalCompute(settings)
     with pytest.MonkeyPatch.context() as patch:
         # a test of bin/ may install the packages anew meanwhile, which replaces drivers
         patch.setattr("orchestration.compute.host_keeper.compute_fingerprint", lambda: "unchanged")
-        with keep_spares(settings):
-            yield
-
-
-@pytest.fixture
-def compute(settings: Settings) -> LocalCompute:
-    return LocalCompute(settings)
+        with keep_spares(compute):
+            yield compute
 
 
 def make(settings: Settings, execution: str, **changes: Any) -> RunRequest:
@@ -114,7 +111,7 @@ def test_the_next_execution_finds_a_warm_driver_and_nothing_of_the_former(
     log = "\n".join(compute.read_logs(two.handle, tail=1000))
     assert '"completed"' in log
     assert SECRET not in log
-    tree = descendants(_get_spare_pid(settings, folder))
+    tree = descendants(_get_spare_pid(folder))
     daemons = [each for each in tree if "pyspark.worker" in command_line(each)]
     assert daemons
     assert not [each for daemon in daemons for each in descendants(daemon)], "workers of the former are gone"
@@ -212,7 +209,7 @@ def test_many_executions_leave_no_files_threads_or_memory_in_their_driver(
         if not fails:
             assert read_rows(spec) == [{"name": "book", "seen": "nothing no token", "number": 1}]
         if number in (MANY // 2, MANY - 1):
-            held.append(_measure(_get_spare_pid(settings, settings.data / "scratch" / launched.driver)))
+            held.append(_measure(_get_spare_pid(settings.data / "scratch" / launched.driver)))
     assert len(drivers) == 1
     (files, threads, memory), (files_later, threads_later, memory_later) = held
     assert files_later <= files + SLACK
@@ -227,5 +224,5 @@ def _measure(driver: int) -> tuple[int, int, int]:
     return sum(each.num_fds() for each in tree), sum(each.num_threads() for each in tree), process.memory_info().rss
 
 
-def _get_spare_pid(settings: Settings, folder: Path) -> int:
-    return int((settings.data / "spares" / folder.name).read_text())
+def _get_spare_pid(folder: Path) -> int:
+    return int((folder / PIDFILE).read_text())

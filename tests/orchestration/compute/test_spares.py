@@ -27,10 +27,10 @@ from driver.host_folder import HOST_FILE, SOCKET, HostSpec
 from orchestration.compute import host_keeper
 from orchestration.compute.capacity import count_spares
 from orchestration.compute.driver_queue import DriverQueue
+from orchestration.compute.host import FORKS, PIDFILE
 from orchestration.compute.host_keeper import HostKeeper
 from orchestration.compute.local import LocalCompute
 from orchestration.compute.protocol import DriverSource
-from pipelines.language.engines import EngineName
 from tests.support.driver import await_end
 from tests.support.libraries import needs_libraries
 from tests.support.processes import descendants, running
@@ -56,10 +56,15 @@ def settings(tmp_path: Path) -> Settings:
     return Settings(data=tmp_path / "data", spark_master="local[1]", spark_driver_memory="512m", spare_drivers=1)
 
 
-def get_spare_pid(settings: Settings, spare: Path) -> int:
-    pid = read_alive_pid(settings.data / "spares" / spare.name)
+def get_spare_pid(spare: Path) -> int:
+    pid = read_alive_pid(spare / PIDFILE)
     assert pid is not None
     return pid
+
+
+def list_folders(settings: Settings) -> list[str]:
+    """The folders of drivers and spares, without that of the host of forks."""
+    return [each.name for each in (settings.data / "scratch").iterdir() if not each.name.startswith(FORKS)]
 
 
 def crawl(server: socket.socket, stage: str = "wget") -> str:
@@ -75,11 +80,11 @@ def test_a_ready_spare_that_serves_one_execution_is_replaced(settings: Settings,
     parameters = {"FILE": "rows.csv", "TOKEN": "${TOKEN}"}
     alone: dict[str, Any] = {"credentials": {"TOKEN": "id"}, "reuses_driver": False}
     spec = make_spec(settings, "first", pipeline, parameters=parameters, **alone)
-    with keep_spares(settings):
+    with keep_spares(compute):
         spare = wait_for_spare(settings.data, ready=True)
         assert S_IMODE((spare / SOCKET).stat().st_mode) == 0o600
         assert S_IMODE(spare.stat().st_mode) == 0o700
-        pid = get_spare_pid(settings, spare)
+        pid = get_spare_pid(spare)
         tree = [pid, *descendants(pid)]
         assert len(tree) >= 3, "JVM and daemon of Python workers"
         assert {os.getpriority(os.PRIO_PROCESS, each) for each in tree} == {os.getpriority(os.PRIO_PROCESS, 0)}
@@ -95,7 +100,7 @@ def test_a_ready_spare_that_serves_one_execution_is_replaced(settings: Settings,
         await_end(tree)
 
         compute.cancel(handle)
-        assert [path.name for path in (settings.data / "scratch").iterdir()] == [wait_for_spare(settings.data).name]
+        assert list_folders(settings) == [wait_for_spare(settings.data).name]
         second = launch(compute, make_spec(settings, "second", pipeline, parameters={"FILE": "rows.csv"}), {})
         assert get_pid(settings, second) != pid
         compute.cancel(second)
@@ -111,8 +116,8 @@ def test_workers_of_a_spare_get_secrets_from_their_driver_and_a_cancel_ends_all(
     credentials = {"STEEL_DEV_API_KEY": "id", "SPINDLE_BROWSER_SERVICE": "id"}
     spec = make_spec(settings, "browser", crawl(silent, "visit"), credentials=credentials)
     service = f"ws://127.0.0.1:{port}"
-    with keep_spares(settings):
-        pid = get_spare_pid(settings, wait_for_spare(settings.data))
+    with keep_spares(compute):
+        pid = get_spare_pid(wait_for_spare(settings.data))
         wait_until(lambda: descendants(pid), PATIENCE_SECONDS)  # the JVM
         older = {pid, *descendants(pid)}
         handle = launch(compute, spec, {"STEEL_DEV_API_KEY": SECRET, "SPINDLE_BROWSER_SERVICE": service})
@@ -135,12 +140,12 @@ def test_workers_of_a_spare_get_secrets_from_their_driver_and_a_cancel_ends_all(
 
 def test_a_killed_spare_is_replaced_and_a_stuck_one_is_passed_by(settings: Settings, silent: socket.socket) -> None:
     compute = LocalCompute(settings)
-    with keep_spares(settings):
+    with keep_spares(compute):
         first = wait_for_spare(settings.data)
-        pid = get_spare_pid(settings, first)
+        pid = get_spare_pid(first)
         os.kill(pid, signal.SIGKILL)
         wait_until(lambda: find_spares(settings.data) and first not in find_spares(settings.data), PATIENCE_SECONDS)
-        stuck = get_spare_pid(settings, wait_for_spare(settings.data))
+        stuck = get_spare_pid(wait_for_spare(settings.data))
         os.kill(stuck, signal.SIGSTOP)
         handle = launch(compute, make_spec(settings, "cold", crawl(silent)), {})
         assert get_pid(settings, handle) != stuck
@@ -150,8 +155,8 @@ def test_a_killed_spare_is_replaced_and_a_stuck_one_is_passed_by(settings: Setti
 
 def test_an_execution_with_other_settings_starts_cold(settings: Settings, silent: socket.socket) -> None:
     compute = LocalCompute(settings)
-    with keep_spares(settings):
-        pid = get_spare_pid(settings, wait_for_spare(settings.data))
+    with keep_spares(compute):
+        pid = get_spare_pid(wait_for_spare(settings.data))
         spec = make_spec(
             settings, "large", crawl(silent), spark={"master": "local[1]", "conf": {"spark.driver.memory": "600m"}}
         )
@@ -166,16 +171,16 @@ def test_a_spare_ends_with_the_process_that_keeps_it(settings: Settings) -> None
     keeper = subprocess.Popen([sys.executable, "-c", KEEPER, str(settings.data)], cwd=CLONE)
     try:
         left = wait_for_spare(settings.data)
-        pid = get_spare_pid(settings, left)
+        pid = get_spare_pid(left)
         wait_until(lambda: descendants(pid), PATIENCE_SECONDS)  # the JVM
         tree = [pid, *descendants(pid)]
     finally:
         keeper.kill()
         keeper.wait()
     await_end(tree)
-    with keep_spares(settings):  # which removes what is left, and starts its own
+    with keep_spares(LocalCompute(settings)):  # which removes what is left, and starts its own
         wait_until(lambda: left not in (settings.data / "scratch").iterdir(), PATIENCE_SECONDS)
-        assert get_spare_pid(settings, wait_for_spare(settings.data)) != pid
+        assert get_spare_pid(wait_for_spare(settings.data)) != pid
 
 
 @pytest.mark.long
@@ -185,7 +190,7 @@ def test_changed_code_replaces_a_spare(settings: Settings, monkeypatch: pytest.M
     try:
         keeper.keep()
         spare = wait_for_spare(settings.data)
-        pid = get_spare_pid(settings, spare)
+        pid = get_spare_pid(spare)
         keeper.keep()
         assert running([pid])
         os.utime(CLONE / "driver/__init__.py")
@@ -236,17 +241,16 @@ def test_no_spares_are_kept_where_none_are_wanted(settings: Settings) -> None:
     keeper = HostKeeper(elsewhere, DriverQueue(None, lambda: 0))
     keeper.keep()
     keeper.close()
-    assert not (settings.data / "scratch").exists()
+    assert not find_spares(settings.data)
 
 
 @pytest.mark.long
 def test_without_spares_a_driver_is_started_for_an_execution_that_waits(shop: Shop, tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("name\nbook\n")
     pipeline = f"pipeline: [{{stage: load_csv, args: [{{path: '{tmp_path}/rows.csv', header: true}}]}}]"
-    settings, owner = shop.settings, shop.organization_id
-    compute = LocalCompute(settings)
-    queue = compute.queues[EngineName.SPARK]
-    with keep_spares(settings.replace(spare_drivers=0), shop.database, queue):
+    settings, owner = shop.settings.replace(spare_drivers=0), shop.organization_id
+    compute = LocalCompute(settings, shop.database)
+    with keep_spares(compute):
         first = compute.launch(make_spec(settings, "first", pipeline, organization_id=owner), {})
         assert first.source is DriverSource.SPARE
         assert not find_spares(settings.data)
@@ -277,7 +281,7 @@ def test_a_spare_that_is_not_a_setting_ends_where_only_others_wait_that_it_does_
             assert not find_spares(settings.data), "it would be of no use"
             with queue.join(fitting):
                 keeper.keep()
-                pid = get_spare_pid(settings, wait_for_spare(settings.data))
+                pid = get_spare_pid(wait_for_spare(settings.data))
                 keeper.keep()
                 assert running([pid])
         keeper.keep()
@@ -285,6 +289,6 @@ def test_a_spare_that_is_not_a_setting_ends_where_only_others_wait_that_it_does_
         with queue.join(other):
             keeper.keep()
         assert not running([pid])
-        assert not list((settings.data / "scratch").iterdir())
+        assert not list_folders(settings)
     finally:
         keeper.close()
