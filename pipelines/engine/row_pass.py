@@ -263,7 +263,7 @@ def _keep_pictures(
     try:
         return fetched, {column: files.add_picture(body) for column, body in pictures.items()}
     except FileNotKept as error:
-        return _fail(fetched, error), dict.fromkeys(pictures)
+        return _fail(fetched, error), {column: None for column in pictures}
 
 
 def _fail(fetched: Fetched, error: FileNotKept) -> Fetched:

@@ -141,7 +141,7 @@ def test_captured_answers_are_recorded_and_replayed_without_a_browser(
     rows = [json.loads(line) for line in get_rows_file(file).read_text().splitlines()]
     assert [row["name"] for row in rows] == [f"item {number}" for number in range(1, 31)]
     loaded = f"pipeline: [{{stage: load_warc, args: ['{get_archive(file)}']}}, {{stage: extract, args: [{PAGE}]}}]"
-    assert sorted(row["page"] for row in try_rows(Pipeline.from_yaml(loaded).plan({}))) == ["1", "2", "3"]
+    assert sorted(row["page"] for row in try_rows(Pipeline.from_yaml(loaded).plan({}))) == [1, 2, 3]
 
 
 VALUES = """\
