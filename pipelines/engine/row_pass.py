@@ -1,4 +1,4 @@
-"""The rows of one pass over one partition: pages for links, and what the stages make of them."""
+"""The rows of one pass over one partition: pages for links, and the rows that the stages make of them."""
 
 from __future__ import annotations
 

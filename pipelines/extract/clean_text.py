@@ -99,7 +99,7 @@ def html_to_article(html: str, url: str) -> dict[str, object] | None:
 def _extract(html: str, url: str) -> dict[str, object] | None:
     import trafilatura
 
-    logging.getLogger("trafilatura").setLevel(logging.CRITICAL)  # what it cannot read has no article
+    logging.getLogger("trafilatura").setLevel(logging.CRITICAL)  # a page that it cannot read has no article
     found: Any = trafilatura.bare_extraction(html, url=url or None, include_comments=False, with_metadata=True)
     if found is None or not found.text:
         return None
@@ -138,7 +138,7 @@ def _remove_unseen(body: LexborNode) -> None:
 
 
 def _prune(body: LexborNode, is_article: bool) -> LexborNode:
-    """Return the part of a page with the text, without what is around the text."""
+    """Return the part of a page with the text, without the menus and blocks around it."""
     total, prose = _measure(body), _measure_prose(body)
     for node in body.css(_AROUND_TEXT):
         if node.tag != "form" or 3 * _measure(node) < total:  # some systems put the whole page into a form
@@ -208,7 +208,7 @@ class _Weights:
 
 @lru_cache(4096)  # the pages of a site have the same names
 def _is_around(names: str | None, is_article: bool) -> bool:
-    """Return whether classes or an id have a word of those around a text, such as `page-nav` or `NavBar`."""
+    """Return whether classes or an id have a word of those around a text, for example `page-nav` or `NavBar`."""
     words = [word.lower() for word in _WORD.findall(names or "")]
     around = _AROUND_ARTICLE if is_article else _AROUND_NAMES
     return not around.isdisjoint(words) or not around.isdisjoint(map("-".join, pairwise(words)))
@@ -236,7 +236,7 @@ def _find_main(body: LexborNode, weights: _Weights) -> LexborNode:
 def _narrow(main: LexborNode, text: LexborNode, is_article: bool) -> LexborNode:
     """Return the element with the text, or with it and the headline before it if there is one, without what follows.
 
-    What is between the two goes if it is large, such as a gallery or teasers, and always in an article.
+    Large elements between the two are removed, for example galleries; in an article all of them are.
     """
     inner = text
     largest = 0 if is_article else _BETWEEN * _measure(text)
@@ -286,7 +286,7 @@ def _is_alike(node: LexborNode, other: LexborNode) -> bool:
 
 
 def _blank_repeated_captions(text: LexborNode) -> None:
-    """Remove the texts of pictures that the page has also as a text, such as a caption."""
+    """Remove the texts of pictures that the page repeats as text, for example in a caption."""
     shown = " ".join(text.text().split())
     seen = set[str]()
     for node in text.css("img[alt]"):
