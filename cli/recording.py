@@ -61,8 +61,8 @@ def _record(file: Path, options: TrialOptions) -> int:
             pass
         print_failures(trial)
     if not pages.count:
-        none = "the pipeline asked for none without evaluate or screenshot"
-        raise RunError(f"no page was recorded: {'all have failed' if trial.failures else none}")
+        why = "all have failed" if trial.failures else "the pipeline asked for none"
+        raise RunError(f"no page was recorded: {why}")
     try:
         pages.save(get_archive(file))
         rows = _replay(file, text, options)

@@ -95,7 +95,7 @@ PROBLEM_CODES = {
 class Problem:
     """A problem in a pipeline's text.
 
-    `path` is a path such as `pipeline[2].args[0]`, `line` and `column` count from 1, and `code` is one of
+    `path` is a path like `pipeline[2].args[0]`, `line` and `column` count from 1, and `code` is one of
     PROBLEM_CODES: programs can rely on it, while the wording of `message` may change. `may_come` marks a name that is
     missing now and that a plugin may bring.
     """

@@ -295,7 +295,7 @@ def find_storage_failure(text: str) -> RunError | None:
 
 @contextmanager
 def lock_folder(folder: Path) -> Generator[None]:
-    """Make a local folder where there is none, and let one thread of Spindle at a time write beside its files.
+    """Make a missing local folder, and let one thread of Spindle at a time write into it.
 
     Without locks of the file system, the block runs at once.
     """

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from playwright.async_api import Error as PlaywrightError
-from playwright.async_api import Page, Request, Response
+from playwright.async_api import Page as PlaywrightPage
+from playwright.async_api import Request, Response
 
 from pipelines.browser.failures import VisitFailed
-from pipelines.browser.model import BrowserPage
 from pipelines.extract.patterns import Pattern, SelectorFailed, compile_pattern
-from pipelines.fetch import FetchOptions, canonical_url
+from pipelines.fetch import FetchOptions, Page, canonical_url
 from pipelines.fetch.failures import describe_too_large
 from pipelines.fetch.page import parse_content_type
 
@@ -32,13 +32,13 @@ class CapturedAnswers:
     with the status of an error do.
     """
 
-    def __init__(self, page: Page, options: FetchOptions, patterns: Sequence[str]) -> None:
+    def __init__(self, page: PlaywrightPage, options: FetchOptions, patterns: Sequence[str]) -> None:
         self._page = page
         self._options = options
         self._searched: dict[Pattern, float] = {}
         searches = ((text, compile_pattern(text).limit_to_page(self._searched)) for text in patterns)
         self._searches = dict(searches)
-        self._answers: dict[tuple[str, ...], asyncio.Task[BrowserPage | None]] = {}
+        self._answers: dict[tuple[str, ...], asyncio.Task[Page | None]] = {}
         self._matched: dict[tuple[str, ...], set[str]] = {}
         self._wanted = dict.fromkeys(patterns, 1)
         self._other = dict[str, None]()  # addresses that matched no pattern
@@ -64,7 +64,7 @@ class CapturedAnswers:
         answers = [key for key, task in self._answers.items() if _has_page(task) or (unfinished and not task.done())]
         return sum(pattern in self._matched[key] for key in answers)
 
-    async def take(self) -> list[BrowserPage]:
+    async def take(self) -> list[Page]:
         """Return the documents, after the end of those that have begun; raise VisitFailed if a pattern lacks some."""
         if self._answers:
             await asyncio.wait(self._answers.values(), timeout=_ENDING_SECONDS)
@@ -79,7 +79,7 @@ class CapturedAnswers:
                 raise VisitFailed(f"{came}; other addresses that the page's scripts asked: {shown}")
         return [page for page in map(self._finish, self._answers.items()) if page]
 
-    def _finish(self, answer: tuple[tuple[str, ...], asyncio.Task[BrowserPage | None]]) -> BrowserPage | None:
+    def _finish(self, answer: tuple[tuple[str, ...], asyncio.Task[Page | None]]) -> Page | None:
         (_, address, _), task = answer
         if task.done():
             return task.result()
@@ -106,7 +106,7 @@ class CapturedAnswers:
         self._matched[key] = matched
         self._answers[key] = asyncio.ensure_future(self._read(response))
 
-    async def _read(self, response: Response) -> BrowserPage | None:
+    async def _read(self, response: Response) -> Page | None:
         try:
             body = await response.body()
         except PlaywrightError:  # the page has left before
@@ -122,9 +122,9 @@ class CapturedAnswers:
 
     def _create_page(
         self, url: str, status: int | None, error: str | None, body: bytes = b"", charset: str = "utf-8"
-    ) -> BrowserPage:
+    ) -> Page:
         address, now = canonical_url(url) or url, datetime.now(UTC)
-        return BrowserPage(address, address, status, error, _JSON, charset, body, now, received=len(body))
+        return Page(address, address, status, error, _JSON, charset, body, now, received=len(body))
 
 
 def format_headers(response: Response | None) -> bytes:
@@ -133,7 +133,7 @@ def format_headers(response: Response | None) -> bytes:
     return "".join(f"{name}: {value}\r\n" for name, value in headers.items()).encode("latin-1", "replace")
 
 
-def _has_page(task: asyncio.Task[BrowserPage | None]) -> bool:
+def _has_page(task: asyncio.Task[Page | None]) -> bool:
     return task.done() and not task.cancelled() and task.result() is not None
 
 

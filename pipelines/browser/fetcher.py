@@ -21,7 +21,7 @@ from playwright.async_api import Error as PlaywrightError
 from pipelines.browser.actions import Browsing
 from pipelines.browser.chromium import get_chromium
 from pipelines.browser.failures import BrowserCrashed, VisitFailed, VisitRedirected, format_error, is_closed
-from pipelines.browser.model import BrowserOptions, BrowserPage
+from pipelines.browser.model import BrowserOptions
 from pipelines.browser.socks_proxy import SocksProxy
 from pipelines.browser.tab import Tab
 from pipelines.browser.visit import Visit
@@ -37,7 +37,7 @@ from pipelines.fetch.session import LocalSession, Session, format_cookie, list_c
 from pipelines.fetch.throttle import HostThrottle, LocalHostThrottle
 
 T = TypeVar("T")
-Outcome = list[BrowserPage] | VisitRedirected
+Outcome = list[Page] | VisitRedirected
 
 _TICK = 0.1  # seconds between polls of the throttle
 _random = SystemRandom()
@@ -125,7 +125,7 @@ class BrowserFetcher:
     def _finish(
         self, queue: RequestQueue[T], running: dict[Future[Outcome], Request[T]], future: Future[Outcome]
     ) -> list[tuple[Page, T]]:
-        """Return the pages of a completed visit, none for a redirect; cache those without values of actions."""
+        """Return the pages of a completed visit, none for a redirect; cache them."""
         request, outcome = running.pop(future), future.result()
         if self._session:
             self._session.save([self._new_cookies.get() for _ in range(self._new_cookies.qsize())])
@@ -136,9 +136,8 @@ class BrowserFetcher:
         last = pages[-1]
         if last.status in (429, 503):
             queue.pause_host(request, parse_retry_after(last.header("retry-after") or "") or self._options.backoff)
-        has_values = any(page.values or page.scripted for page in pages)
         is_partial = len(pages) > 1 and any(page.error for page in pages)
-        completed = queue.complete(request, pages, cacheable=not (has_values or is_partial))
+        completed = queue.complete(request, pages, cacheable=not is_partial)
         return [(page, request.tag) for page in completed]
 
     async def _release(self) -> None:
@@ -163,7 +162,7 @@ class BrowserFetcher:
             attempt += 1
             await asyncio.sleep(delay)
 
-    async def _try_visit(self, request: Request[T], attempt: int) -> tuple[list[BrowserPage], bool]:
+    async def _try_visit(self, request: Request[T], attempt: int) -> tuple[list[Page], bool]:
         """Return the pages of one attempt, and whether a retry may help; raise VisitRedirected."""
         url, timeout = request.address, self._compute_timeout()
         try:
@@ -257,7 +256,7 @@ class BrowserFetcher:
         """Return the seconds that a whole visit may take."""
         return self._options.total_timeout + sum(action.patience() for action in self._browsing.traces)
 
-    def _compute_delay(self, page: BrowserPage, attempt: int) -> float | None:
+    def _compute_delay(self, page: Page, attempt: int) -> float | None:
         """Return the seconds before a retry: exponential with jitter, at least Retry-After; None for no retry."""
         options = self._options
         asked = parse_retry_after(page.header("retry-after") or "") or 0.0
@@ -270,5 +269,5 @@ def _create_open_failure(error: PlaywrightError) -> BrowserCrashed:
     return BrowserCrashed(f"the browser could not open a tab: {format_error(error)}")
 
 
-def _create_failed_page(url: str, error: str, status: int | None = None) -> BrowserPage:
-    return BrowserPage(url, url, status, error, None, None, b"", datetime.now(UTC))
+def _create_failed_page(url: str, error: str, status: int | None = None) -> Page:
+    return Page(url, url, status, error, None, None, b"", datetime.now(UTC))

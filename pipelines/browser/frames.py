@@ -9,9 +9,9 @@ from playwright.async_api import Error as PlaywrightError
 
 
 async def find_target(frame: Frame, devtools: CDPSession) -> tuple[CDPSession, str] | None:
-    """Return the session and the id of a frame of the page that `devtools` is for; None for one that has gone.
+    """Return the session and the id of a frame of the page that `devtools` is for; None for a frame that was removed.
 
-    A frame of another site is in a process of its own, and has a session of its own.
+    A frame of another site has its own process and its own session.
     """
     path: list[Frame] = []
     while frame.parent_frame:

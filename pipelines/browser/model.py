@@ -1,4 +1,4 @@
-"""Options of the browser, which are the machine's or the service's, never a pipeline's; and the pages it returns.
+"""Options of the browser, which are the machine's or the service's, never a pipeline's.
 
 This module does not import Playwright, which takes long to load.
 """
@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
-
-from pipelines.fetch import Page
 
 # the first has no code for windows: a page takes about half the CPU time of the others
 _WITHOUT_WINDOWS = "chromium-headless-shell"
@@ -80,14 +77,3 @@ def find_missing_browser() -> str | None:
     except NoBrowser as error:
         return str(error)
     return None
-
-
-@dataclass(slots=True)
-class BrowserPage(Page):
-    """A page whose body is the document after scripts and actions, in UTF-8.
-
-    `values` are pictures in columns that its actions add, and `scripted` the values of scripts.
-    """
-
-    values: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
-    scripted: Mapping[str, object] = field(default_factory=dict[str, object])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 if TYPE_CHECKING:
     from playwright.async_api import Page, Request
 
-_LONG_SECONDS = 5.0  # an older request is one that the server holds open, such as for events
+_LONG_SECONDS = 5.0  # an older request is one that the server holds open, like for events
 
 
 class OpenRequests:

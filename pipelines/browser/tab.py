@@ -35,7 +35,7 @@ class Tab:
 
     `failed_navigation` is the address and Chromium's code of the visit's last failed navigation. While the tab opens
     the address in `opening`, a redirect of it is stopped, and its location is in `redirect`. A `dirty` tab has state,
-    such as local storage, that cannot be cleared.
+    like local storage, that cannot be cleared.
     """
 
     page: Page

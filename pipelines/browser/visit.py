@@ -30,13 +30,12 @@ from pipelines.browser.failures import (
     parse_net_error,
 )
 from pipelines.browser.frames import find_target
-from pipelines.browser.model import BrowserPage
 from pipelines.browser.prompted_steps import perform_prompt
 from pipelines.browser.request_filter import RequestFilter
 from pipelines.browser.tab import Tab
 from pipelines.coordination.messages import Endpoint
 from pipelines.extract.rows import is_logged_out
-from pipelines.fetch import FetchOptions, canonical_url
+from pipelines.fetch import FetchOptions, Page, canonical_url
 from pipelines.fetch.blocks import find_block
 from pipelines.fetch.queue import Cookies
 from pipelines.fetch.session import format_cookie, parse_cookie
@@ -103,9 +102,8 @@ class Visit:
         self._started = time.monotonic()
         self._opened = False
         self._response: Response | None = None
-        self._values: dict[str, bytes] = {}
-        self._scripted: dict[str, object] = {}
-        self._snapshots: list[BrowserPage] = []
+        self._kept: dict[str, object] = {}
+        self._snapshots: list[Page] = []
         self._captured: CapturedAnswers | None = None
         self._targets: dict[Frame, tuple[CDPSession, str]] = {}  # of frames that were entered
 
@@ -177,7 +175,7 @@ class Visit:
         except TimeoutError:
             raise VisitFailed(f"{_SCRIPT_FAILED}: it ran for more than {seconds:g} s") from None
         try:
-            self._scripted[column] = json.loads(text) if isinstance(text, str) else None
+            self._kept[column] = json.loads(text) if isinstance(text, str) else None
         except ValueError:  # the page has changed JSON
             raise VisitFailed(f"{_SCRIPT_FAILED}: its value is no JSON") from None
 
@@ -193,9 +191,9 @@ class Visit:
             await self._captured.wait(pattern, at_least, seconds)
 
     def keep(self, column: str, value: bytes) -> None:
-        self._values[column] = value
+        self._kept[column] = value
 
-    async def run(self, traces: Sequence[Action]) -> list[BrowserPage]:
+    async def run(self, traces: Sequence[Action]) -> list[Page]:
         """Return the page, or one for every snapshot; raise VisitRedirected, VisitFailed or BrowserCrashed."""
         await self._add_cookies()
         if patterns := [action.captures for action in traces if action.captures]:
@@ -235,8 +233,8 @@ class Visit:
                 raise
             self._snapshots.append(page)
         else:
-            kept = {"values": dict(self._values), "scripted": dict(self._scripted)}
-            self._snapshots += [replace(page, requested_url=self.address, **kept) for page in documents]
+            kept = dict(self._kept) or None
+            self._snapshots += [replace(page, requested_url=self.address, kept=kept) for page in documents]
 
     async def _add_cookies(self) -> None:
         if self._cookies:
@@ -269,7 +267,7 @@ class Visit:
             description = f"{type(error).__name__}: {format_error(error)}"
             raise VisitFailed(f"{_describe_action(number, action)}: {description}") from error
 
-    async def read(self) -> BrowserPage:
+    async def read(self) -> Page:
         """Read the page; wait for the end of a navigation."""
         for _ in range(_TRIES):
             try:
@@ -297,7 +295,7 @@ class Visit:
             raise BrowserCrashed from error
         await asyncio.sleep(0.1)
 
-    def _create_page(self, found: dict[str, Any]) -> BrowserPage:
+    def _create_page(self, found: dict[str, Any]) -> Page:
         if found["left"]:
             self._tab.dirty = True
         if self._tab.guard.exceeded or found["size"] > self._options.max_body:
@@ -307,7 +305,7 @@ class Visit:
             raise self._describe_unsupported_address()
         if len(url) > _MAX_ADDRESS_LENGTH:
             raise VisitFailed(f"the page has given itself an address of {len(url):,} characters")
-        return BrowserPage(
+        return Page(
             self.address,
             url,
             found["status"] or self._get_status(),
@@ -319,8 +317,7 @@ class Visit:
             _list_redirects(self._response),
             format_headers(self._response),
             self._tab.guard.received,
-            values=dict(self._values),
-            scripted=dict(self._scripted),
+            kept=dict(self._kept) or None,
         )
 
     def _get_status(self) -> int | None:

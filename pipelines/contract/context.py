@@ -252,7 +252,7 @@ class RunContext:
                     if skipped.match(entry.name):
                         continue
                     yield entry
-                    with suppress(OSError):  # such as a link to itself
+                    with suppress(OSError):  # like a link to itself
                         if (not entry.is_symlink() or self._is_allowed(_resolve_links(entry.path))) and entry.is_dir():
                             folders.append(entry.path)
 

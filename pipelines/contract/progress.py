@@ -56,7 +56,7 @@ class StageProgress(ReportPart):
     selectors: list[SelectorProgress] = Field(default_factory=list[SelectorProgress])
     """Its selectors, with the pages on which they found nothing."""
     warnings: list[str] = Field(default_factory=list[str])
-    """What is suspicious about its rows, as sentences, at its end."""
+    """Suspicious findings about its rows, as sentences, at its end."""
 
 
 class StageReport(StageProgress):
@@ -158,7 +158,7 @@ class ModelCalls(ReportPart):
 
 
 class ModelProgress(ModelCalls):
-    """The means that served pages in stages such as iextract, and the cost of the language model."""
+    """The means that served pages in stages like iextract, and the cost of the language model."""
 
     pages: dict[str, int] = Field(default_factory=dict[str, int])
     """Pages by the means that served them: `metadata`, `selector` (proven, no call), `model` or `none`."""

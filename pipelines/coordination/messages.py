@@ -14,7 +14,7 @@ from pipelines.fetch.robots import Robots
 from pipelines.incremental.places import SeenPage
 
 LENGTH_BYTES = 4
-SERVICE = "service "  # before the origin of a service, such as a search API, whose robots.txt does not matter
+SERVICE = "service "  # before the origin of a service, like a search API, whose robots.txt does not matter
 MAX_HELLO_BYTES = 4096  # all that is read before the token is verified
 
 Ordinal = tuple[int, ...]
@@ -77,7 +77,7 @@ class FailedPage(Struct, frozen=True, array_like=True):
 class FetchTally(Struct, array_like=True):
     """Counts of the pages with one status, and one reason if they have failed; `cached` pages took no request.
 
-    Rows are complete without the `optional` ones, such as those that enrich the results of a search.
+    Rows are complete without the `optional` ones, like those that enrich the results of a search.
     """
 
     status: int | None
@@ -173,7 +173,7 @@ class Cookies(Struct, frozen=True, tag=True):
 
 
 class Environment(Struct, frozen=True, tag=True):
-    """Environment variables of the run, such as credentials; without any, a request for them, answered likewise."""
+    """Environment variables of the run, like credentials; without any, a request for them, answered likewise."""
 
     variables: dict[str, str] = {}
 

@@ -1,4 +1,4 @@
-"""Records of CSV files, whose quoted values may have line breaks, and what is wrong with one. Uploads and `load_csv`
+"""Records of CSV files, whose quoted values may have line breaks, and their faults. Uploads and `load_csv`
 share these rules.
 """
 
@@ -81,7 +81,7 @@ def _is_open(record: str, separator: str) -> bool:
 
 
 def describe_fault(record: str, separator: str, columns: int, is_strict: bool = True) -> str | None:
-    """Return what is wrong with a record, as in "the row in line 7 has a quote that is not closed"; None if nothing is.
+    """Return the fault of a record, as in "the row in line 7 has a quote that is not closed"; None if nothing is.
 
     Separators may be at its end. One that is not strict may have fewer values, and text behind a closing quote.
     """
@@ -101,7 +101,7 @@ def count_filled(record: str, separator: str, count: int) -> int:
 
 
 def describe_values(count: int, columns: int) -> str:
-    """Return what is wrong with a record of so many values; of 0, if it has a quote that is not closed."""
+    """Return the fault of a record of so many values; of 0, if it has a quote that is not closed."""
     return f"has {count} values for {columns} columns" if count else "has a quote that is not closed"
 
 

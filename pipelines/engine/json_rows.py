@@ -104,7 +104,7 @@ class Values(Struct):
             self.fields.setdefault(name, Values()).add([each.get(name) for each in objects], depth + 1)
 
     def merge(self, other: Values) -> None:
-        """Add what the values of other rows have in common."""
+        """Add the common properties of the values of other rows."""
         self.has_truth = self.has_truth or other.has_truth
         self.has_number = self.has_number or other.has_number
         self.has_text = self.has_text or other.has_text
@@ -148,7 +148,7 @@ class Values(Struct):
             each.sort_fields()
 
     def has_own_names(self) -> bool:
-        """Return whether all fields have names, and none that differ in case alone: engines know no case."""
+        """Return whether all fields have names that differ in more than case: engines know no case."""
         return "" not in self.fields and len({name.casefold() for name in self.fields}) == len(self.fields)
 
 

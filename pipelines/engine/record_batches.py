@@ -96,7 +96,7 @@ def _encode_other_values(row: Row, known: set[str]) -> str:
 class RecordOutput:
     """The output of a pass: rows, with a link when the next pass fetches them, and links of explores by step key.
 
-    With explores, a record is either a row or a link, each kind in a struct column of its own.
+    With explores, a record is either a row or a link, both in their own struct columns.
     """
 
     def __init__(self, rows: RecordBuffer, links: Mapping[str, RecordBuffer]) -> None:

@@ -43,7 +43,7 @@ class Template:
 
 
 class TemplateStore:
-    """What is known of the templates of each host, in files of a folder; without one, it is forgotten."""
+    """Findings about the templates of all hosts, in files of a folder; without one, it is forgotten."""
 
     def __init__(self, folder: str | None) -> None:
         self._folder = folder

@@ -1,16 +1,15 @@
-"""The rows of one pass over one partition: pages for links, and what the stages make of them."""
+"""The rows of one pass over one partition: pages for links, and the rows that the stages make of them."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import chain, groupby, islice, repeat
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING
 
-from pipelines.browser.model import BrowserPage
 from pipelines.contract.workers import Tools
 from pipelines.engine.definition import Pass
 from pipelines.engine.frontier import Emit, Exploration, ExploreStep, PendingWriters
@@ -205,8 +204,8 @@ def _fetch_links(
         fetched, kept = Fetched.from_page(page, secrets, parser, signs, is_file), {}
         if is_file and task.files:
             fetched, kept = _keep_file(task.files, name, page, fetched)
-        elif task.files and isinstance(page, BrowserPage) and page.values:
-            fetched, kept = _keep_pictures(task.files, page, fetched)
+        elif task.files and (pictures := _list_pictures(page)):
+            fetched, kept = _keep_pictures(task.files, pictures, fetched)
         fetched = chains.check(page, fetched, rows) if chains else fetched
         reporter.add_page(progress, page, fetched)
         for row in chains.add(page, fetched, rows) if chains else rows:
@@ -225,11 +224,10 @@ def _fetch_links(
 
 def _add_visit(row: Row, page: Page) -> Row:
     """Return the row with the values of the visit's actions, and the position of a document in its ordinal."""
-    values = {**page.values, **page.scripted} if isinstance(page, BrowserPage) else {}
-    if not values and page.position is None:
+    if not page.kept and page.position is None:
         return row
     ordinal = row.ordinal if page.position is None else (*row.ordinal, page.position)
-    return Row({**row.values, **values}, ordinal, row.fetched, None, row.link_text, row.depth)
+    return Row({**row.values, **(page.kept or {})}, ordinal, row.fetched, None, row.link_text, row.depth)
 
 
 def _keep_file(
@@ -254,12 +252,18 @@ def _name_file(
         return _fail(fetched, error), {column: None for column in values}
 
 
-def _keep_pictures(files: FileFolder, page: BrowserPage, fetched: Fetched) -> tuple[Fetched, dict[str, object]]:
+def _list_pictures(page: Page) -> dict[str, bytes]:
+    return {column: value for column, value in (page.kept or {}).items() if isinstance(value, bytes)}
+
+
+def _keep_pictures(
+    files: FileFolder, pictures: Mapping[str, bytes], fetched: Fetched
+) -> tuple[Fetched, dict[str, object]]:
     """Store the pictures of a page; return the page, with an error if that fails, and their paths by column."""
     try:
-        return fetched, {column: files.add_picture(body) for column, body in page.values.items()}
+        return fetched, {column: files.add_picture(body) for column, body in pictures.items()}
     except FileNotKept as error:
-        return _fail(fetched, error), {column: None for column in page.values}
+        return _fail(fetched, error), {column: None for column in pictures}
 
 
 def _fail(fetched: Fetched, error: FileNotKept) -> Fetched:

@@ -149,7 +149,7 @@ class Run:
         return self._check_results
 
     def describe_engines(self) -> str:
-        """Return the engines that have run the plan so far, such as `local, then spark`."""
+        """Return the engines that have run the plan so far, like `local, then spark`."""
         return ", then ".join(self._engines)
 
     def set_engine(self, engine: Engine[Any]) -> None:

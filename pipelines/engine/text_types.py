@@ -52,7 +52,7 @@ _FIRST_DAY, _LAST_DAY = -62_135_596_800_000_000, 253_402_300_799_999_999  # of t
 
 
 class Numbers(Struct):
-    """What the numbers of a column have in common."""
+    """Common properties of the numbers of a column."""
 
     are_whole: bool = True
     fit_bigint: bool = True
@@ -115,7 +115,7 @@ class Numbers(Struct):
 
     def decide(self, are_numbers: bool) -> pa.DataType | None:
         """Return the type that keeps the digits as they are written; for what surely are numbers, one that keeps their
-        values. None where there is none.
+        values. None without one.
         """
         scale = max(self.scales, default=0)
         fits_decimal = self.are_plain and self.digits + scale <= MAX_DIGITS
@@ -163,7 +163,7 @@ class Texts(Struct):
 def convert_texts(texts: pa.Array, type_: pa.DataType) -> pa.Array:
     """Return texts as values of a type without parts; raise ValueError where one is not a value of it.
 
-    A value may be written in another way, such as 1.50 in a double, but loses nothing.
+    A value may be written in another way, like 1.50 in a double, but loses nothing.
     """
     if pa.types.is_string(type_):
         return texts

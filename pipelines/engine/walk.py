@@ -38,7 +38,7 @@ class Engine(ABC, Generic[Rows]):
         self._context = replace(
             context, stored={}, saved={}, shown={}, prepared={}, cache=replace(context.cache, since=since)
         )
-        self.shown = self._context.shown  # by step key, the rows of stages such as echo
+        self.shown = self._context.shown  # by step key, the rows of stages like echo
         self._incremental = plan.options.incremental
         # of pages that are left out no row counts
         self._link_limits = {} if self._incremental else find_link_limits(plan.steps[:-1], context.limit)

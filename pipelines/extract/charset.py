@@ -18,7 +18,7 @@ _PRESCAN = 1024  # bytes in which a meta element counts even inside a script
 _LONGEST_META = 4096  # bytes
 _MOST_METAS = 100  # after the prescan; hostile ones have a thousand attributes each
 _DETECTION_BYTES = 64 * 1024  # bytes for the detection of an undeclared encoding
-_NO_LETTERS = bytes(range(0xC0))  # a few non-letters such as £ or “” would be detected as any language
+_NO_LETTERS = bytes(range(0xC0))  # a few non-letters like £ or “” would be detected as any language
 _FEWEST_LETTERS = 3
 _VALUE = rb"""(?:"[^"]*+"|'[^']*+'|(?!["'])[^\s>]*+)"""
 _NAMED = rb"[\s/]*+[^\s/>][^\s/>=]*+(?:\s*+=\s*+" + _VALUE + rb")?+"
@@ -190,7 +190,7 @@ def _get_codec(label: str | None) -> str | None:
 
 @lru_cache(maxsize=256)
 def _get_rare_codec(label: str | None) -> str | None:
-    """Return Python's codec for an encoding that no browser knows but XML and headers may name, such as IBM850.
+    """Return Python's codec for an encoding that no browser knows but XML and headers may name, like IBM850.
 
     Only for encodings that contain ASCII: in another one the declaration would not have been read.
     """

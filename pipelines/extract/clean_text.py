@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import logging
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import date
-from typing import Any, TypeVar
+from functools import lru_cache
+from itertools import islice, pairwise
+from typing import Any, Literal, TypeVar
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
@@ -30,20 +33,32 @@ _AROUND_TEXT = (
     "nav,aside,footer,menu,form,[role=navigation],[role=banner],[role=contentinfo],[role=complementary],[role=search],"
     "[role=dialog],[role=alertdialog],[role=menu]"
 )
-_AROUND_NAMES = re.compile(
-    r"(?:^|[\s_-])(?:nav|navbar|navigation|menu|side-?bar|breadcrumbs?|footer|cookies?|consent|gdpr|banner|share|"
-    r"sharing|sharebar|addthis|social|related|newsletter|subscribe|subscription|promos?|ads?|advert\w*|sponsor\w*|popup|"
-    r"modal|comments?|disqus|recommend\w*|recirc\w*|masthead|pagination|pager|skip-?links?|tags|widgets?|outbrain|"
-    r"taboola|trending|most-read|more-stories|read-more|popular|authors?|bio|byline|meta|credit|toolbar|signup|login|search|print|sr-only|visually-hidden|"
-    r"screen-reader\w*|copyright|disclaimer)(?:$|[\s_-])",
-    re.IGNORECASE,
+_WORD = re.compile(r"[a-z]+|[A-Z](?:[a-z]+|[A-Z]*(?![a-z]))")
+_NAMES = (
+    "nav navbar navigation menu sidebar breadcrumb breadcrumbs footer cookie cookies consent gdpr banner share "
+    "sharing sharebar addthis social related newsletter subscribe subscription promo promos ad ads advert adverts "
+    "advertise advertisement advertisements advertising sponsor sponsors sponsored popup modal comment comments "
+    "disqus recommend recommended recommendation recommendations recirc recirculation masthead pagination pager "
+    "skiplink skiplinks tags widget widgets outbrain taboola trending popular author authors bio byline meta "
+    "credit toolbar signup login search print copyright disclaimer side-bar skip-link skip-links most-read "
+    "more-stories read-more sr-only visually-hidden screen-reader screen-readers"
 )
+_AROUND_NAMES = frozenset(_NAMES.split())
+_AROUND_ARTICLE = _AROUND_NAMES | {"gallery", "teaser", "teasers", "timestamp", "dateline", "published"}
 _TEXT_PARTS = "main,article,[role=main],[itemprop=articleBody]"
+_ARTICLE = 'meta[property="og:type"][content="article" i]'
 _WHOLE_PARTS = frozenset(("html", "body", "main", "article"))
 _LINKS = 0.7  # of the characters of a block, from which on it is a menu
-_NEARLY = 0.95  # of the prose
+_MOST = 0.7  # of the prose, in an article
+_NEARLY = 0.95  # of the prose of other pages, and of the data
+_LONG = 40  # characters of a paragraph; shorter ones are lines of teasers
+_MAX_PARTS = 200  # of a page, that are compared
+_UNTITLED = 0.4  # of the content, for a part to be the main one
+_TITLED = 0.2  # the same with the headline
+_BETWEEN = 0.1  # of the text
 _DECLARED = 0.2  # of the characters
 _BLOCKS = frozenset(("div", "main", "article", "section", "form"))
+_CAPTION = 50  # characters of a picture's text that its caption has too
 _SHORT = 20  # characters, for which the share of links says nothing
 
 
@@ -64,7 +79,8 @@ def _convert(html: str, url: str, is_whole: bool) -> str | None:
     parsed = LexborHTMLParser(html)
     if parsed.body is None:
         return None
-    main = _prune(parsed.body, is_whole)
+    _remove_unseen(parsed.body)
+    main = _prune(parsed.body, parsed.css_first(_ARTICLE) is not None) if is_whole else parsed.body
     options = ConversionOptions(
         extract_metadata=False, base_url=url or None, bullets="-", autolinks=False, max_depth=_DEEPEST
     )
@@ -83,7 +99,7 @@ def html_to_article(html: str, url: str) -> dict[str, object] | None:
 def _extract(html: str, url: str) -> dict[str, object] | None:
     import trafilatura
 
-    logging.getLogger("trafilatura").setLevel(logging.CRITICAL)  # what it cannot read has no article
+    logging.getLogger("trafilatura").setLevel(logging.CRITICAL)  # a page that it cannot read has no article
     found: Any = trafilatura.bare_extraction(html, url=url or None, include_comments=False, with_metadata=True)
     if found is None or not found.text:
         return None
@@ -113,80 +129,178 @@ def _read_bounded(html: str, purpose: str, read: Callable[[], Made]) -> Made:
         raise SelectorFailed(f"the page cannot be read {purpose}: {type(error).__name__}: {error}") from error
 
 
-def _prune(body: LexborNode, is_whole: bool) -> LexborNode:
-    """Return the part with the text, without what is not text; of a whole page, without what is around the text."""
+def _remove_unseen(body: LexborNode) -> None:
     for node in body.css(_NEVER_TEXT):
         node.decompose()
     for node in body.css('[hidden], [style*="display" i]'):
         if is_hidden(node.attributes):
             node.decompose()
-    if not is_whole:
-        return body
+
+
+def _prune(body: LexborNode, is_article: bool) -> LexborNode:
+    """Return the part of a page with the text, without the menus and blocks around it."""
     total, prose = _measure(body), _measure_prose(body)
     for node in body.css(_AROUND_TEXT):
         if node.tag != "form" or 3 * _measure(node) < total:  # some systems put the whole page into a form
             node.decompose()
     total = _measure(body)
     for node in body.css("[class],[id]"):
-        names = f"{node.attributes.get('class') or ''} {node.attributes.get('id') or ''}"
-        if not _AROUND_NAMES.search(names) or node.tag in _WHOLE_PARTS:
+        attributes = node.attributes
+        is_around = _is_around(attributes.get("class"), is_article) or _is_around(attributes.get("id"), is_article)
+        if not is_around or node.tag in _WHOLE_PARTS:
             continue
         size = 3 * _measure(node)
         if size < total and (size < prose or 3 * _measure_prose(node) < prose):
             node.decompose()
-    main = _find_main(body)
+    weights = _Weights(body)
+    main = _find_main(body, weights)
     for node in main.css("a"):  # icons that styles draw, whose addresses would be their text
         if not node.text(strip=True) and node.css_first("img,picture") is None:
             node.decompose()
     for node in main.css("header"):
         if node.css_first("h1") is None:
-            node.decompose()
-    for node in reversed(main.css("ul,ol,div,section,table")):  # menus before the blocks that have them beside the text
-        size, linked = _measure(node), sum(map(_measure, node.css("a")))
+            weights.remove(node)
+    for node in reversed(main.css("ul,ol,div,section,table")):  # menus before the blocks with them beside the text
+        size, linked = _measure(node), weights.links[node.mem_id]
         if linked > _SHORT and linked > _LINKS * size and size < _measure(main):
-            node.decompose()
-    return _narrow(main)
-
-
-def _narrow(main: LexborNode) -> LexborNode:
-    """Return the innermost element with the text, and the headline if there is one, without what follows the text."""
-    headline, text = main.css_first("h1"), _find_text(main)
-    inner = text
-    while inner.mem_id != main.mem_id and inner.parent is not None:
-        if headline is None or inner.css_first("h1") is not None:
-            break
-        while inner.next is not None:
-            inner.next.decompose()
-        inner = inner.parent
-    return inner
-
-
-def _find_text(main: LexborNode) -> LexborNode:
-    """Return the one element that says that it has the text, or the innermost with nearly all of the prose."""
-    prose, declared = _measure_prose(main), main.css("[itemprop=articleBody]")
-    if len(declared) == 1 and _measure(declared[0]) > _DECLARED * _measure(main):
-        return declared[0]
-    text = main
-    while 2 * prose > _measure(text):  # else the paragraphs are other elements
-        blocks = (each for each in text.iter() if each.tag in _BLOCKS and _measure(each) >= _NEARLY * prose)
-        inner = next((each for each in blocks if _measure_prose(each) >= _NEARLY * prose), None)
-        if inner is None:
-            break
-        text = inner
+            weights.remove(node)
+    text = _narrow(main, _find_text(main, weights, is_article), is_article)
+    _blank_repeated_captions(text)
     return text
 
 
-def _find_main(body: LexborNode) -> LexborNode:
-    """Return the innermost part that says of itself that it has the text, if it has most of the paragraphs."""
-    parts = [(sum(map(_measure, node.css("p,pre,li,td"))), node) for node in body.css(_TEXT_PARTS)]
-    most = max((size for size, _ in parts), default=0)
-    if most <= 0.4 * sum(map(_measure, body.css("p,pre,li,td"))):
+class _Weights:
+    """The characters of prose, data and links in each element below `body`, by `mem_id`.
+
+    Prose are long paragraphs, also those that blocks have without an element of their own; data are cells, code and
+    items. Neither has the texts of links.
+    """
+
+    def __init__(self, body: LexborNode) -> None:
+        self.prose, self.data, self.links = Counter[int](), Counter[int](), Counter[int]()
+        for node in body.css("a"):
+            self._add(self.links, node, _measure(node))
+        for node in body.css("p,pre,li,td,dd,div,section,blockquote,article"):
+            if node.tag in ("p", "pre"):
+                size = _measure(node) - self.links[node.mem_id]
+            else:
+                size = len(node.text(deep=False, strip=True))
+            if node.tag in ("pre", "td", "dd") or (node.tag == "li" and size < _LONG):
+                self._add(self.data, node, size)
+            elif size >= _LONG:
+                self._add(self.prose, node, size)
+
+    def get_content(self, node: LexborNode) -> int:
+        return self.prose[node.mem_id] + self.data[node.mem_id]
+
+    def remove(self, node: LexborNode) -> None:
+        """Remove an element, and its characters from those of the elements around it."""
+        for weights in (self.prose, self.data, self.links):
+            self._add(weights, node, -weights[node.mem_id])
+        node.decompose()
+
+    def _add(self, weights: Counter[int], node: LexborNode, size: int) -> None:
+        if size:
+            weights[node.mem_id] += size
+            for each in islice(_iter_parents(node), _DEEPEST):
+                weights[each.mem_id] += size
+
+
+@lru_cache(4096)  # the pages of a site have the same names
+def _is_around(names: str | None, is_article: bool) -> bool:
+    """Return whether classes or an id have a word of those around a text, for example `page-nav` or `NavBar`."""
+    words = [word.lower() for word in _WORD.findall(names or "")]
+    around = _AROUND_ARTICLE if is_article else _AROUND_NAMES
+    return not around.isdisjoint(words) or not around.isdisjoint(map("-".join, pairwise(words)))
+
+
+def _find_main(body: LexborNode, weights: _Weights) -> LexborNode:
+    """Return the innermost part that says of itself that it has the text, if it has much of the content."""
+    parts = list[tuple[int, LexborNode]]()
+    for node in body.css(_TEXT_PARTS)[:_MAX_PARTS]:
+        size = weights.get_content(node)
+        inner = sum(weights.get_content(each) for each in node.css("article") if each.mem_id != node.mem_id)
+        is_list = node.tag == "article" and 2 * inner > size  # of other articles
+        if not is_list and size > (_TITLED if node.css_first("h1") else _UNTITLED) * weights.get_content(body):
+            parts.append((size, node))
+    if not parts:
         return body
+    most = max(size for size, _ in parts)
     main, *others = (node for size, node in parts if size >= 0.8 * most)
     for node in others:  # those beside the first one are other articles
         if any(each.mem_id == main.mem_id for each in _iter_parents(node)):
             main = node
     return main
+
+
+def _narrow(main: LexborNode, text: LexborNode, is_article: bool) -> LexborNode:
+    """Return the element with the text, or with it and the headline before it if there is one, without what follows.
+
+    Large elements between the two are removed, for example galleries; in an article all of them are.
+    """
+    inner = text
+    largest = 0 if is_article else _BETWEEN * _measure(text)
+    after, between = list[LexborNode](), list[LexborNode]()
+    while inner.css_first("h1") is None:
+        if inner.mem_id == main.mem_id or inner.parent is None:
+            return text
+        after += _iter_siblings(inner, "next")
+        before = [*_iter_siblings(inner, "prev")]
+        at = next((at for at, node in enumerate(before) if node.css_first("h1") is not None), len(before))
+        between += before[:at]
+        after += before[at + 1 :]
+        inner = inner.parent
+    for node in after:
+        node.decompose()
+    for node in between:
+        if node.is_element_node and _measure(node) > largest:
+            node.decompose()
+    return inner
+
+
+def _find_text(main: LexborNode, weights: _Weights, is_article: bool) -> LexborNode:
+    """Return the one element that says that it has the text, or the innermost with most prose and nearly all data."""
+    declared = main.css("[itemprop=articleBody]")
+    if len(declared) == 1 and _measure(declared[0]) > _DECLARED * _measure(main):
+        return declared[0]
+    prose, data = weights.prose, weights.data
+    least, least_data = (_MOST if is_article else _NEARLY) * prose[main.mem_id], _NEARLY * data[main.mem_id]
+    text = main
+    while least > 0:
+        blocks = [each for each in text.iter() if each.tag in _BLOCKS]
+        found = (each for each in blocks if prose[each.mem_id] >= least and data[each.mem_id] >= least_data)
+        inner = next(found, None)
+        if inner is None:
+            break
+        if not is_article and any(prose[each.mem_id] and _is_alike(each, inner) for each in blocks):
+            break
+        text = inner
+    return text
+
+
+def _is_alike(node: LexborNode, other: LexborNode) -> bool:
+    """Return whether two elements are sections of one text, by their tags and classes."""
+    kind, name = node.tag, node.attributes.get("class")
+    is_section = bool(name) or kind in ("section", "article")
+    return is_section and node.mem_id != other.mem_id and (kind, name) == (other.tag, other.attributes.get("class"))
+
+
+def _blank_repeated_captions(text: LexborNode) -> None:
+    """Remove the texts of pictures that the page repeats as text, for example in a caption."""
+    shown = " ".join(text.text().split())
+    seen = set[str]()
+    for node in text.css("img[alt]"):
+        alt = " ".join((node.attributes["alt"] or "").split())
+        if alt in seen or (len(alt) > _SHORT and alt[:_CAPTION] in shown):
+            node.attrs["alt"] = ""
+        seen.add(alt)
+
+
+def _iter_siblings(node: LexborNode, way: Literal["next", "prev"]) -> Iterator[LexborNode]:
+    sibling = getattr(node, way)
+    while sibling is not None:
+        yield sibling
+        sibling = getattr(sibling, way)
 
 
 def _iter_parents(node: LexborNode) -> Iterator[LexborNode]:

@@ -442,7 +442,7 @@ class TreeElement(Element):
     def _get_attribute(self, name: str) -> str | None:
         attributes = self.attrs()
         found = next((attributes[each] for each in (name, name.lower()) if each in attributes), None)
-        if found is None and ":" not in name:  # one with a prefix, such as xlink:href
+        if found is None and ":" not in name:  # one with a prefix, like xlink:href
             return next((value for each, value in attributes.items() if each.partition(":")[2] == name), None)
         return found
 

@@ -25,7 +25,7 @@ _BAD_COMMENT = re.compile("-(?=-|$)")
 
 
 class HtmlTree(NamedTuple):
-    """The elements and comments of a tree with their nodes, and the prefixes of names such as `fb:like`."""
+    """The elements and comments of a tree with their nodes, and the prefixes of names like `fb:like`."""
 
     root: Tree
     nodes: dict[Tree, LexborNode]

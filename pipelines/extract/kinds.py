@@ -37,7 +37,7 @@ _HTML_START = re.compile(
 
 
 def find_kind(media_type: str | None, body: bytes, parser: Parser | None) -> Kind:
-    """Return what a page is: what the pipeline says, its type, or what its beginning shows where it has none."""
+    """Return the kind of a page: that of the pipeline, of its type, or without a type that of its beginning."""
     if parser:
         return parser
     if media_type is None:
@@ -59,7 +59,7 @@ def _sniff(body: bytes) -> Kind:
 def unpack(media_type: str | None, body: bytes, parser: Parser | None) -> tuple[str | None, bytes]:
     """Return the content of a file of gzip with its type, which is unknown; other pages as they are.
 
-    Raises UndecodableContent for a damaged file if the pipeline says what is in it; without that it may be an archive.
+    Raises UndecodableContent for a damaged file if the pipeline names its content; without that it may be an archive.
     """
     is_xml = media_type is not None and find_kind(media_type, b"", None) == "xml"
     if not body.startswith(_GZIP_START) or not (not media_type or media_type in _GZIP_TYPES or is_xml or parser):

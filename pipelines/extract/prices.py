@@ -33,7 +33,7 @@ _MINUS = "-\u2013\u2212"
 _ASCII = str.maketrans(
     "\u066b\u066c\uff0e\uff0c\uff0d\ufe63\u2019\u2018\u02bc\u00b4", ".'.,\u2212\u2212''''"
 )  # separators, signs for minus and apostrophes
-# The second set has ordinary words, such as TOP.
+# The second set has ordinary words, like TOP.
 _SIGNS = tuple(
     frozenset(each.strip(f" .{_MARKS}") for each in signs) for signs in (SAFE_CURRENCY_SYMBOLS, OTHER_CURRENCY_SYMBOLS)
 )
@@ -132,7 +132,7 @@ def _lower_digits(text: str) -> str:
 
 
 def _lower_cents(found: re.Match[str]) -> str:
-    """Return a whole number and raised cents as one number; what is raised after cents is a footnote."""
+    """Return a whole number and raised cents as one number; raised digits after cents are a footnote."""
     whole, sign, raised = found[1].rstrip(".,'"), found[2], found[3]
     if _find_separator(whole) or sign.strip() not in ("", *_ANY_SIGN):
         return f"{found[1]}{sign} "

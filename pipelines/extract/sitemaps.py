@@ -65,7 +65,7 @@ def read_robots_lines(robots: Page) -> list[str]:
 
 
 def parse_time(text: str) -> datetime | None:
-    """Return the beginning of a time of W3C's format, such as 2026-01 or 2026-01-31T12:00Z; None if it is malformed."""
+    """Return the beginning of a time of W3C's format, like 2026-01 or 2026-01-31T12:00Z; None if it is malformed."""
     text = text.strip()
     text += {4: "-01-01", 7: "-01"}.get(len(text), "")
     try:

@@ -91,7 +91,7 @@ def get_text(root: LexborNode) -> str:
 
 
 def get_seen_text(root: LexborNode, hidden: Hidden | None) -> str:
-    """Return the text inside `root` as people see it, with blocks as browsers have them and without what is hidden."""
+    """Return the text inside `root` as people see it, with blocks as browsers have them and without hidden elements."""
     return _get_text(root, _SEEN_BLOCK, hidden)
 
 

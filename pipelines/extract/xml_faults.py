@@ -1,4 +1,4 @@
-"""What is wrong with XML, and the elements of HTML without an end tag."""
+"""Faults of XML, and the elements of HTML without an end tag."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ VOID_ELEMENTS = frozenset(_VOID_NAMES.split())
 
 
 class XmlFault(Exception):
-    """The XML cannot be read; the message is a clause, such as `its XML ends within <loc>`."""
+    """The XML cannot be read; the message is a clause, like `its XML ends within <loc>`."""
 
 
 class XmlTooComplex(XmlFault):

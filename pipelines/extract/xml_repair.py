@@ -1,4 +1,4 @@
-"""Repair of XML that is not well-formed: what follows a fault is read as if there were none."""
+"""Repair of XML that is not well-formed: the rest after a fault is read without it."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from backports.zstd import DecompressionParameter, ZstdDecompressor, ZstdError
 ACCEPT_ENCODING = "gzip, deflate, br, zstd"
 _HEADER = re.compile(rb"(?im)^content-encoding:[ \t]*([^\r\n]*)")
 _STATUS_LINE = re.compile(rb"(?m)^HTTP/")
-# Other names, such as `utf-8` or `aws-chunked`, are mistakes of servers, which browsers ignore.
+# Other names, like `utf-8` or `aws-chunked`, are mistakes of servers, which browsers ignore.
 _CODINGS = re.compile(rb"gzip|deflate|zstd|\bbr\b|compress|\bexi\b|dc[bz]|aes128gcm")
 # what the next of several concatenated streams begins with; other bytes after a stream are ignored
 _NEXT_STREAM = {b"gzip": b"\x1f\x8b", b"x-gzip": b"\x1f\x8b", b"zstd": b""}

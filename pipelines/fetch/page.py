@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -28,7 +29,8 @@ class Page:
     the beginning of its `body`; with any other `error` the body is empty. `head` has the header lines of the answer,
     `received` the size of the body before decompression (0 without a request). `attempts` are the requests that its
     last address took, in `seconds` with redirects; 0 for a page of the cache. `forbidden`: robots.txt disallows the
-    page, so it was not requested. `position` numbers the documents of a visit that gives several.
+    page, so it was not requested. `position` numbers the documents of a visit that gives several; `kept` are the values
+    of its actions by column, bytes for a picture.
     """
 
     requested_url: str
@@ -46,6 +48,7 @@ class Page:
     attempts: int = field(default=0, compare=False)
     seconds: float = field(default=0.0, compare=False)
     position: int | None = None
+    kept: Mapping[str, object] | None = None
 
     @property
     def ok(self) -> bool:

@@ -106,7 +106,7 @@ def read_robots(page: Page, user_agent: str) -> Robots:
 
 
 def find_product_token(user_agent: str) -> str:
-    """Return the name that a User-Agent gives the crawler, such as acmebot in `Mozilla/5.0 (compatible; acmebot/1.0)`.
+    """Return the name that a User-Agent gives the crawler, like acmebot in `Mozilla/5.0 (compatible; acmebot/1.0)`.
 
     RFC 9309, section 2.2.1.
     """

@@ -1,4 +1,4 @@
-"""Addresses without the parameters that tell a site where a visitor comes from: they lead to the same page."""
+"""Addresses without the parameters that track a visitor's origin: they lead to the same page."""
 
 from __future__ import annotations
 

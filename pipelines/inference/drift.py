@@ -122,7 +122,7 @@ def _iter_counted(record: ProvenSelectors, statistics: RunStatistics) -> Iterabl
 
 
 def _list_doubts(expected: Expectation, counts: FieldCounts, is_final: bool) -> Iterable[Drift]:
-    """Yield what the measures of single pages have found."""
+    """Yield the findings of the measures of single pages."""
     for measure, each in counts.measures.items():
         if not each.doubted:
             continue

@@ -53,7 +53,7 @@ def iter_visible(root: LexborNode) -> Iterator[LexborNode]:
 def prune_text(element: Element, links: bool = False, limit: int = MAX_TEXT) -> str:
     """Return the visible text in lines, a line a block; with `links`, addresses of links after their texts.
 
-    Elements beside each other are kept apart by a space where their words would run together.
+    Neighbouring elements are separated by a space where their words would run together.
     """
     root = element.node
     if root is None:
@@ -120,7 +120,7 @@ class _Lines:
 
 
 def _run_together(before: str, after: str, is_between: bool) -> bool:
-    """Return whether two texts read as one word: between elements any, else such as `Price12` and `oneTwo`."""
+    """Return whether two texts read as one word: between elements any, else like `Price12` and `oneTwo`."""
     if not (before.isalnum() and after.isalnum()):
         return False
     return is_between or before.isdigit() != after.isdigit() or (before.islower() and after.isupper())

@@ -79,7 +79,7 @@ class ProvenField(Record, frozen=True):
     @model_validator(mode="before")
     @classmethod
     def _leave_out_shown(cls, data: Any) -> Any:
-        """Leave out what is shown beside a field: clients send back what they were sent."""
+        """Leave out the text around a field: clients send back what they were sent."""
         if not isinstance(data, dict):
             return data
         return {name: each for name, each in cast("dict[str, Any]", data).items() if name not in SHOWN}

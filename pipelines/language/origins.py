@@ -10,7 +10,7 @@ LONGEST_DESCRIPTION = 1000  # characters
 
 @dataclass(frozen=True, slots=True)
 class SourceColumn:
-    """A column of a source, a part of its pages such as a selector, or (None) no particular one.
+    """A column of a source, a part of its pages like a selector, or (None) no particular one.
 
     The source is the address of a host or bucket, a path, a table of a database, or the key of a dataset that a stage
     reads by name (`make_table_key`).

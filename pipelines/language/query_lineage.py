@@ -17,7 +17,7 @@ _REMEMBERED = 64  # a pipeline is checked and planned
 
 @dataclass(frozen=True, slots=True)
 class _Leaf:
-    """A column of a table that a query names; `table` is None where its name does not tell which."""
+    """A column of a table that a query names; `table` is None where its name is ambiguous."""
 
     table: str | None
     column: str
@@ -105,7 +105,7 @@ def _make_origin(
                 others[SourceColumn(source, leaf.column)] = None
             elif table == ROWS and (columns is None or leaf.table or leaf.column in columns):
                 own[leaf.column] = None
-    if not (own or others) and select.find(exp.AggFunc, exp.Star):  # such as count(*)
+    if not (own or others) and select.find(exp.AggFunc, exp.Star):  # like count(*)
         return UNKNOWN_ORIGIN
     is_copy = len(own) == 1 and not others and isinstance(select.unalias(), exp.Column)
     return Origin(tuple(own), sources=tuple(others), is_copy=is_copy)

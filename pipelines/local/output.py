@@ -25,7 +25,7 @@ from pipelines.language.formats import Mode
 from pipelines.local.merging import merge_rows
 from pipelines.planning.model import Output
 
-_GROUP_ROWS, _MOST_GROUP_ROWS = 131_072, 1_048_576  # each group has dictionaries of its own
+_GROUP_ROWS, _MOST_GROUP_ROWS = 131_072, 1_048_576  # every group has its own dictionaries
 _GROUP_BYTES = 128 * 1024 * 1024
 ROOM_SECONDS = 1.0
 

@@ -195,6 +195,6 @@ def _parse_seconds(text: str | None) -> int | None:
 
 def _get_time_left(expires: str, page: Page) -> timedelta:
     at = parse_http_date(expires)
-    if at is None:  # such as 0, which has passed (section 5.3)
+    if at is None:  # like 0, which has passed (section 5.3)
         return timedelta()
     return max(timedelta(), at - (parse_http_date(page.header("date") or "") or page.fetched_at))

@@ -51,7 +51,7 @@ class _Folder:
 
 
 class ObjectPageStore:
-    """Implements PageStore below an address such as s3://bucket/pages."""
+    """Implements PageStore below an address like s3://bucket/pages."""
 
     def __init__(self, location: str, access: S3Access | None = None) -> None:
         self._access = access

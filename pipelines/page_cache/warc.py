@@ -41,7 +41,7 @@ _Failures = (ArchiveLoadFailed, StatusAndHeadersParserException, AttributeError,
 class PageArchive:
     """Writes pages into a compressed WARC stream; the `secrets` are masked wherever they are in an address or a body.
 
-    Each redirect is a record of its own, so that other readers find the page by every address that led to it. Headers
+    Every redirect has its own record, so that other readers find the page by all addresses that led to it. Headers
     of cookies and credentials are left out, and so are values of credentials in addresses.
     """
 

@@ -28,7 +28,7 @@ from pipelines.planning.stage import Export, Reset, Sink, Source
 from pipelines.spark.output import count_parquet_rows, read_parquet, write_parquet
 
 SUFFIX = ".checkpoint"
-Shown = dict[str, list[dict[str, Any]]]  # rows that stages such as echo show, by step key
+Shown = dict[str, list[dict[str, Any]]]  # rows that stages like echo show, by step key
 _log = logging.getLogger(__name__)
 
 
@@ -114,7 +114,7 @@ class Checkpoints:
         path = f"{self._folders.folder}/{step.key}"
         try:
             written = write_parquet(rows, path)
-        except AnalysisException:  # a column of a type that Parquet lacks, such as interval
+        except AnalysisException:  # a column of a type that Parquet lacks, like interval
             _log.warning("no checkpoint", extra={"fields": {"step": step.title}})
             return None
         marker = Marker(

@@ -45,7 +45,7 @@ def convert(node: exp.Cast) -> exp.Expr | None:
         node.set("this", exp.cast(exp.cast(node.this.copy(), source.name, dialect="trino"), "varchar"))
         return None
     if name in CHECKED_CASTS and not number:
-        # no texts that Trino does not take, such as 1_000, yes, nan and 2024/02/29
+        # no texts that Trino does not take, like 1_000, yes, nan and 2024/02/29
         node.set("this", call(f"trino_{'filter' if safe else 'check'}_{CHECKED_CASTS[name]}", node.this))
         return None
     if name == "VARCHAR":

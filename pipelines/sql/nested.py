@@ -41,7 +41,7 @@ def concatenate_all(node: exp.Concat) -> exp.Expr | None:
 
 
 def _list_arrays(node: exp.Expr) -> list[Operand]:
-    """Return the arrays of a chain of `||`, each element as an array of its own, and what is null with the result."""
+    """Return the arrays of a chain of `||`, an element as an array of one, and the values that make it null."""
     bare = node.unnest()
     if not isinstance(bare, exp.DPipe) or not is_array(bare):
         return [(node, node)]

@@ -162,7 +162,7 @@ def parse(sql: str) -> Statement:
 
 
 def _quote_trials(sql: str) -> str:
-    """Quote names such as `books@01a1fe8d-…`, of the rows that an execution has kept apart."""
+    """Quote names like `books@01a1fe8d-…`, of the rows that an execution has kept apart."""
     return _TRIAL_NAME.sub(lambda found: f'"{found[1]}"' if found[1] else found[0], sql)
 
 

@@ -12,6 +12,7 @@ from pydantic import Field
 from pipelines.errors import RunError
 from pipelines.extract.patterns import Searched
 from pipelines.fetch import Page
+from pipelines.fetch.documents import detach_document
 from pipelines.filesystem import open_filesystem
 from pipelines.language.columns import Columns
 from pipelines.planning.stage import Fetching, register_stage
@@ -101,7 +102,9 @@ pipeline:
             reading = ArchiveReading()
             files, path = open_filesystem(name)
             with files.open_input_stream(path, compression=None) as stream:
-                for _, page in read_archive(stream, reading, context.fetch.max_body):
+                for _, answer in read_archive(stream, reading, context.fetch.max_body):
+                    if (page := detach_document(answer)) is None:
+                        continue
                     pages += 1
                     is_redirect = page.status is not None and 300 <= page.status < 400
                     has_type = self.type is None or (page.content_type or "").startswith(self.type.lower())

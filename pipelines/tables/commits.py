@@ -172,7 +172,7 @@ def _commit(table: Table, rows: DataFrame, write: Write, target: Target) -> None
 
 
 def _find_gone(table: Table, rows: DataFrame, write: Write) -> DataFrame | None:
-    """Return the keys of the table's rows that a merge removes; None if it removes none."""
+    """Return the keys of the table's rows that a merge removes; None without removed rows."""
     if write.within is None:
         return None
     stored = table.read(table.list_commits()[0].snapshot).join(list_covered(rows, write.within), write.within, "semi")
@@ -181,12 +181,12 @@ def _find_gone(table: Table, rows: DataFrame, write: Write) -> DataFrame | None:
 
 
 def list_covered(rows: DataFrame, within: str) -> DataFrame:
-    """Return the values of the column `within`, each once and none of them null."""
+    """Return the distinct values of the column `within` that are not null."""
     return rows.select(quote_column(within)).where(F.col(quote_column(within)).isNotNull()).distinct()
 
 
 def mark_gone(rows: DataFrame, gone: DataFrame) -> DataFrame:
-    """Return the rows of a merge with a row for each key that is gone, in which the column GONE is true."""
+    """Return the rows of a merge with a row for every removed key, in which the column GONE is true."""
     kept = rows.withColumn(GONE, F.lit(False))
     return kept.unionByName(gone.withColumn(GONE, F.lit(True)), allowMissingColumns=True)
 

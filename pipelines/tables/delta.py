@@ -119,7 +119,7 @@ def open_delta_table(
 def name_delta_options(access: S3Access) -> dict[str, str]:
     """Return the access to a bucket as options of the Rust crate object_store.
 
-    It takes what is not given from the environment, which may have variables for another bucket.
+    It takes missing fields from the environment, which may have variables for another bucket.
     """
     endpoint = access.endpoint or f"https://s3.{access.region}.amazonaws.com"
     if not access.path_style:
@@ -160,7 +160,7 @@ def list_paths(table: DeltaTable) -> Iterable[str]:
 
 
 def _read_files(table: DeltaTable) -> list[dict[str, Any]]:
-    """Return what the table's log has about its files."""
+    """Return the entries of the table's log about its files."""
     import pyarrow as pa
 
     return pa.table(table.get_add_actions(flatten=True)).to_pylist()

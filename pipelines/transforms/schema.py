@@ -167,7 +167,7 @@ def _get_scale(type_: str) -> int:
 
 
 def _round_places(value: Decimal) -> Decimal:
-    """Return a finite number without digits that no decimal column keeps, such as those of a third."""
+    """Return a finite number without digits that no decimal column keeps, like those of a third."""
     smallest = Decimal(1).scaleb(-_MAX_SCALE)
     exponent = cast(int, value.as_tuple().exponent)
     return value if exponent >= -_MAX_SCALE else value.quantize(smallest, context=_EXACT)

@@ -14,8 +14,10 @@ import pytest
 from cli.recording import get_archive, get_rows_file, record
 from cli.recording import test as run_test  # pytest collects functions named test
 from cli.trial import TrialOptions
+from pipelines.pipeline import Pipeline
 from tests.support.scripted_site import serve_scripted_site
 from tests.support.site import Site, serve_site
+from tests.support.trials import try_rows
 
 PAGES: dict[str, str | int] = {
     "/": "<a class=item href='/a?token=abc'>A</a><a class=item href=/moved>B</a><a class=item href=/gone>C</a>",
@@ -117,6 +119,7 @@ def test_a_sitemap_is_recorded_too(site: Site, tmp_path: Path) -> None:
     assert not site.requests
 
 
+PAGE = "{selector: $.page, as: page}"
 LISTING = Path(__file__).parents[2] / "examples/json-listing.yaml"
 
 
@@ -137,6 +140,47 @@ def test_captured_answers_are_recorded_and_replayed_without_a_browser(
         assert not site.requests
     rows = [json.loads(line) for line in get_rows_file(file).read_text().splitlines()]
     assert [row["name"] for row in rows] == [f"item {number}" for number in range(1, 31)]
+    loaded = f"pipeline: [{{stage: load_warc, args: ['{get_archive(file)}']}}, {{stage: extract, args: [{PAGE}]}}]"
+    assert sorted(row["page"] for row in try_rows(Pipeline.from_yaml(loaded).plan({}))) == [1, 2, 3]
+
+
+VALUES = """\
+fetch:
+  url: "${SHOP}/"
+  traces:
+    - {action: evaluate, params: {script: "({title: 'Ä ' + document.title, key: '${API_KEY}'})", as: state}}
+    - {action: screenshot, params: {as: picture}}
+    - {action: snapshot}
+    - {action: evaluate, params: {script: "7", as: number}}
+    - {action: snapshot}
+pipeline: [{stage: extract, args: [{selector: h1, as: name}]}]
+"""
+
+
+@pytest.mark.long
+def test_values_of_scripts_and_pictures_are_recorded_and_replayed_without_a_browser(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "values.yaml"
+    file.write_text(VALUES)
+    with serve_scripted_site() as site:
+        site.pages["/"] = "<title>Shop</title><h1>Lamps</h1>"
+        assert record(file, TrialOptions({"SHOP": site.url, "API_KEY": "s3cret-key"}, False, 0, 30, None)) == 0
+        site.requests.clear()
+        monkeypatch.setenv("SPINDLE_CHROMIUM", "/nowhere")
+        assert run_test(file, TrialOptions({"SHOP": site.url, "API_KEY": "x"}, False, 0, 30, None), update=False) == 0
+        assert not site.requests
+    rows = [json.loads(line) for line in get_rows_file(file).read_text().splitlines()]
+    assert [(row["name"], row["state"]["title"], row["number"]) for row in rows] == [
+        ("Lamps", "Ä Shop", None),
+        ("Lamps", "Ä Shop", 7),
+    ]
+    archive = gzip.decompress(get_archive(file).read_bytes()).decode()
+    assert "s3cret-key" not in archive
+    loaded = (
+        f"pipeline: [{{stage: load_warc, args: ['{get_archive(file)}']}}, {{stage: extract, args: [{{selector: h1}}]}}]"
+    )
+    assert [row["text"] for row in try_rows(Pipeline.from_yaml(loaded).plan({}))] == ["Lamps"]
 
 
 def test_the_command_loads_neither_spark_nor_arrow(site: Site, tmp_path: Path) -> None:

@@ -66,3 +66,24 @@ def test_the_json_that_a_page_has_loaded_is_among_the_pages_of_an_execution(serv
         content = client.get(f"{job.path}/executions/{first}/pages").content
     pages = [page for _, page in read_archive(BytesIO(content), ArchiveReading(), 10_000) if page.status == 200]
     assert sorted(page.url for page in pages) == [f"{site.url}/api/items?page={number}" for number in (1, 2, 3)]
+
+
+@pytest.mark.long
+def test_a_picture_is_among_the_pages_of_an_execution(service: Service) -> None:
+    text = """
+fetch: {url: "SHOP/login", traces: [{action: screenshot, params: {as: picture}}]}
+pipeline: [{stage: extract, args: [{selector: title, as: title}]}]
+"""
+    with serve_scripted_site() as site:
+        job = service.make_job(text.replace("SHOP", site.url))
+        first = service.execute(job)
+        assert service.wait(job, first, seconds=120)["status"] == "COMPLETED"
+        site.requests.clear()
+        second = service.execute(job, {"pagesOf": first})
+        record = service.wait(job, second, seconds=120)
+        assert (record["status"], site.requests) == ("COMPLETED", {})
+    dataset = service.get(job.path)["outputDatasetId"]
+    [row] = service.post(f"{job.path}/datasets/{dataset}/query", {"sql": "SELECT picture FROM output"})["rows"]
+    with service.client() as client:
+        picture = client.get(f"{job.path}/executions/{second}/{row['picture']}")
+    assert picture.content.startswith(b"\x89PNG")

@@ -29,15 +29,16 @@ from pipelines.language.plugin_scope import ALL_PLUGINS, PluginScope, UploadedAc
 from pipelines.registry import Registry, UnknownName
 
 if TYPE_CHECKING:
-    from playwright.async_api import Frame, Page
+    from playwright.async_api import Frame
+    from playwright.async_api import Page as PlaywrightPage
 
-    from pipelines.browser.model import BrowserPage
+    from pipelines.fetch import Page
 
 
 class Visit(Protocol):
     """A page in the browser during its trace; `address` is the row's, `frame` the one that actions are for."""
 
-    page: Page
+    page: PlaywrightPage
     frame: Frame
     address: str
 
@@ -49,7 +50,7 @@ class Visit(Protocol):
         """Make the frame that a selector finds that of the actions and documents after it; None: the whole page."""
         ...
 
-    async def read(self) -> BrowserPage:
+    async def read(self) -> Page:
         """Return the current document, after the end of a navigation."""
         ...
 

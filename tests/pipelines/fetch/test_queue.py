@@ -244,6 +244,21 @@ def test_the_documents_of_a_visit_are_cached_and_shared_together() -> None:
     assert [*begin(HOME).start(16)]
 
 
+def test_what_a_visit_kept_is_cached_with_its_page() -> None:
+    options, cache = FetchOptions(), DictCache()
+    kept = {"picture": b"\x89PNG\xff", "state": {"name": "Ä", "sizes": [1, None]}, "nothing": None}
+    queue = RequestQueue([(HOME, None)], options, LocalHostThrottle(options), cache)
+    [first] = queue.start(16)
+    queue.complete(first, [replace(page(HOME), kept=kept)])
+    later = RequestQueue([(HOME, None)], options, LocalHostThrottle(options), cache)
+    assert list(later.start(16)) == []
+    [(found, _)] = later.take_finished()
+    assert (found.kept, found.position, found.body) == (kept, None, b"<h1>home</h1>")
+    [values] = [key for key in cache.pages if "values" in key[1]]
+    cache.pages[values] = replace(cache.pages[values], body=b"cut")
+    assert [*RequestQueue([(HOME, None)], options, LocalHostThrottle(options), cache).start(16)]
+
+
 @pytest.mark.parametrize("text", ["9" * 5000, "0", "-3", "many", ""])
 def test_a_site_that_sends_the_header_of_documents_harms_its_page_alone(text: str) -> None:
     options, cache = FetchOptions(), DictCache()

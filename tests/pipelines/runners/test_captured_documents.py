@@ -85,6 +85,22 @@ def test_values_of_scripts_are_columns_of_their_type(runners: Runners) -> None:
     assert json.loads(outcome.preview[0]["state"]) == state
 
 
+@pytest.mark.long
+def test_values_of_scripts_and_pictures_come_out_of_the_page_cache(runners: Runners, tmp_path: Path) -> None:
+    picture = "    - {action: screenshot, params: {as: picture}}\npipeline:"
+    with serve_scripted_site() as site:
+        site.pages["/inner"] = "<h2>Inner</h2>"
+        runners.pages = str(tmp_path)
+        text = f"spindle: {{cache: 3600}}{EVALUATED}".replace("pipeline:", picture)
+        plan = runners.plan(text, BASE=site.url)
+        first = runners.run_locally(plan)
+        site.requests.clear()
+        later = runners.run_locally(plan), runners.run_on_spark(plan)
+        assert not site.requests
+    assert first.preview[0]["number"] == 7
+    assert [each.preview for each in later] == [first.preview, first.preview]
+
+
 @pytest.mark.parametrize(
     ("script", "error"),
     [

@@ -16,6 +16,8 @@ from pipelines.contract.request import OUTPUT, Target
 from pipelines.engine.options import make_fetch_options
 from pipelines.engine.run import Run
 from pipelines.errors import PipelineError, RunError
+from pipelines.extract.clean_text import html_to_article, html_to_markdown
+from pipelines.extract.patterns import SelectorFailed
 from pipelines.local.runner import LocalRunner
 from pipelines.pipeline import Pipeline
 from pipelines.spark.runner import SparkRunner
@@ -120,6 +122,29 @@ def test_a_page_that_fails_has_no_chunk(runners: Runners, site: Site) -> None:
     text = PIPELINE.format(url=site.serve({"/": "", "/b": 500}) + "/", size=50)
     assert read(runners, text) == []
     assert runners.assert_equal(runners.plan(text.replace(site.url + "/", site.url + "/b"))).stored == {}
+
+
+@pytest.mark.long
+def test_a_page_of_one_endless_line_is_a_sentence_and_others_go_on(runners: Runners, site: Site) -> None:
+    line = "<p>word " + "and more words " * (50 << 20 >> 4)  # 47 MiB
+    url = site.serve({"/": "<a href=/line>1</a><a href=/b>2</a>", "/line": line, "/b": PAGE})
+    plan = runners.plan(f"""
+spindle: {{keepColumns: [_error], maxFailureRatio: 1}}
+fetch: {{url: "{url}/"}}
+pipeline:
+  - {{stage: join, args: [a]}}
+  - {{stage: extract, args: [{{method: markdown, as: text}}, {{method: article, as: article}}]}}
+""")
+    rows = runners.assert_equal(plan).preview
+    assert [bool(row["text"]) for row in rows] == [False, True]
+    assert "larger" in rows[0]["_error"]
+
+
+@pytest.mark.parametrize("size", [(20 << 20) + 1, 50 << 20])
+def test_a_text_above_the_limit_is_a_sentence(size: int) -> None:
+    for read_text in (html_to_article, html_to_markdown):
+        with pytest.raises(SelectorFailed, match="it has more than 20 MiB"):
+            read_text("<p>" + "x" * size, "")
 
 
 @pytest.mark.parametrize("kind", ["local", "spark"])

@@ -88,6 +88,25 @@ def test_large_files_take_bounded_memory() -> None:
     assert [part["text"] for part in reader.read(made.make_pdf("Next"), "", False)] == ["Next"]
 
 
+@pytest.mark.long
+def test_hostile_files_of_a_folder_are_sentences_beside_the_others(runners: Runners, tmp_path: Path) -> None:
+    files = {
+        "a.pdf": made.make_pdf(*["Lorem ipsum " * 20] * 5000),
+        "b.xlsx": made.make_xlsx(("a",), (1,), last_row=1_000_000),
+        "c.docx": made.make_archive(word__document_xml=bytes(600 << 20)),
+        "d.pdf": made.make_pdf("Next"),
+    }
+    for name, body in files.items():
+        (tmp_path / name).write_bytes(body)
+    text = f"pipeline: [{{stage: load_documents, args: ['{tmp_path}']}}]\nspindle: {{keepColumns: [_error]}}"
+    outcome = runners.assert_equal(runners.plan(text))
+    rows = {row["file"]: row for row in outcome.preview}
+    assert [*rows] == [*files]
+    assert "it unpacks to more than 512 MiB" in rows["c.docx"]["_error"]
+    assert rows["a.pdf"]["text"].startswith("Lorem")
+    assert rows["d.pdf"]["text"] == "Next"
+
+
 def test_documents_of_a_crawl_are_rows(runners: Runners, site: Site) -> None:
     pages = {"/a.xlsx": made.make_xlsx(*ROWS), "/b.pdf": made.make_pdf("One", "Two"), "/scan.pdf": made.make_scan()}
     site.serve({"/": "".join(f"<a href={path}>x</a>" for path in (*pages, "/none")), **pages, "/none": 404})
