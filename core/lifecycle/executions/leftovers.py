@@ -107,7 +107,7 @@ def _shrink_metrics(metrics: Mapping[str, Any], output: str) -> Mapping[str, Any
         for part, names in KEPT_METRICS.items()
         if isinstance(metrics.get(part), dict)
     }
-    named = {name: value for name, value in {**metrics, **parts}.items() if name not in COUNTS}
+    named = {name: value for name, value in {**metrics, **parts}.items() if name not in COUNTS and value != {}}
     if path := metrics.get("output_dataset_path"):
         named["output_dataset_path"] = path.replace(output, OWN_OUTPUT)
     return {**named, "counts": [metrics.get(name) for name in COUNTS]}
