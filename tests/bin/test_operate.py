@@ -256,7 +256,7 @@ def test_three_instances_a_rolling_restart_and_another_key_by_the_words_of_the_p
                     units[1].start()
                 new = first.settings["SPINDLE_SECRET_KEY"]
                 for each in others:
-                    lines = each.settings | {"SPINDLE_SECRET_KEY": new}
+                    lines = {**each.settings, "SPINDLE_SECRET_KEY": new}
                     (each.folder / "spindle.env").write_text("".join(f"{name}={lines[name]}\n" for name in lines))
                 units[1].start()
                 assert [each["id"] for each in units[1].get("/cloud-credentials")] == [credential]
