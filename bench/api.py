@@ -5,6 +5,9 @@ from 100 connections (wrk), compared with a bare FastAPI route that answers JSON
 memory of the workers during REQUESTS reads; 10,000 jobs listed page by page; `execute` at 25 per second without a
 launcher, for SECONDS on an empty instance and four times as long with 100,000 stored executions. The defaults take five
 minutes, the full measurement (`30 100000`) ten to twelve.
+
+`python -m bench.api instances [SECONDS]` measures `execute` at 25 per second on PostgreSQL alone, by one instance with
+two workers and by three with one each, in turns.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -46,6 +49,7 @@ from tests.support.postgres import cluster
 
 ORGANIZATIONS, KEYS_EACH, PROJECTS_EACH = 10, 10, 30
 CONNECTIONS, WORKERS = 100, 2
+INSTANCES, ROUNDS = 3, 3
 RATE, STORED_FACTOR = 25, 4
 STORED_EXECUTIONS, LISTED_JOBS, PAGE = 100_000, 10_000, 1000
 BATCH = 5000
@@ -105,6 +109,7 @@ class Instance:
     url: str
     process: Child
     targets: Sequence[Target]
+    other_urls: Sequence[str] = ()
 
     def measure_memory(self) -> float:
         """Return MiB (PSS) of all processes of the API."""
@@ -113,7 +118,7 @@ class Instance:
 
 
 @contextmanager
-def run_instance(database_url: str | None, workers: int = WORKERS) -> Generator[Instance]:
+def run_instance(database_url: str | None, workers: int = WORKERS, instances: int = 1) -> Generator[Instance]:
     with tempfile.TemporaryDirectory(prefix="spindle-bench-") as folder:
         settings = Settings(
             data=Path(folder), port=find_free_port(), database_url=SecretStr(database_url) if database_url else None
@@ -127,10 +132,23 @@ def run_instance(database_url: str | None, workers: int = WORKERS) -> Generator[
         } | ({"SPINDLE_DATABASE_URL": database_url} if database_url else {})
         database, url = open_database(settings), f"http://127.0.0.1:{settings.api.port}"
         targets = seed_projects(database)
-        with run_process(["-m", "api"], environment, Path(folder) / "api.log") as process:
+        with run_process(["-m", "api"], environment, Path(folder) / "api.log") as process, ExitStack() as stack:
             wait_for(f"{url}/readyz", process)
-            yield Instance(settings, database, url, process, targets)
+            others = [stack.enter_context(run_other(settings, environment)) for _ in range(instances - 1)]
+            yield Instance(settings, database, url, process, targets, others)
         database.close()
+
+
+@contextmanager
+def run_other(first: Settings, environment: Mapping[str, str]) -> Generator[str]:
+    """Run the API of an instance that shares the database, files and key of the first one; yield its address."""
+    with tempfile.TemporaryDirectory(prefix="spindle-bench-") as folder:
+        port, key = find_free_port(), (first.data / "secret-key").read_text()
+        (Path(folder) / "secret-key").write_text(key)
+        own = {"SPINDLE_DATA": folder, "SPINDLE_PORT": str(port), "SPINDLE_STORAGE": str(first.data / "storage")}
+        with run_process(["-m", "api"], {**environment, **own}, Path(folder) / "api.log") as process:
+            wait_for(f"http://127.0.0.1:{port}/readyz", process)
+            yield f"http://127.0.0.1:{port}"
 
 
 def seed_projects(database: Database) -> list[Target]:
@@ -240,13 +258,13 @@ def convert_to_milliseconds(durations: Sequence[float]) -> tuple[float, float]:
 
 async def call_execute(spindle: Instance, seconds: int) -> list[float]:
     """Begin calls at a fixed rate; return their durations in seconds."""
-    limits = httpx.Limits(max_connections=None, keepalive_expiry=IDLE_SECONDS)
-    async with httpx.AsyncClient(base_url=spindle.url, limits=limits, timeout=60) as client:
+    limits, urls = httpx.Limits(max_connections=None, keepalive_expiry=IDLE_SECONDS), (spindle.url, *spindle.other_urls)
+    async with httpx.AsyncClient(limits=limits, timeout=60) as client:
 
         async def call_once(number: int) -> float:
             target = spindle.targets[number % len(spindle.targets)]
             began = time.perf_counter()
-            path = f"{target.path}/jobs/{target.job_id}/execute"
+            path = f"{urls[number % len(urls)]}{target.path}/jobs/{target.job_id}/execute"
             (await client.post(path, json={}, headers={"X-API-Key": target.key})).raise_for_status()
             return time.perf_counter() - began
 
@@ -285,7 +303,20 @@ def measure(spindle: Instance, seconds: int, requests: int, bare: float) -> None
     measure_lists(spindle)
 
 
+def measure_instances(seconds: int) -> None:
+    """Measure `execute` by one instance with two workers and by three with one each, in turns."""
+    for _ in range(ROUNDS):
+        for instances, workers in ((1, WORKERS), (INSTANCES, 1)):
+            with cluster() as server, run_instance(server.url, workers, instances) as spindle:
+                measure_executes(spindle, "warm-up", WARM_UP_SECONDS)
+                measure_executes(spindle, f"instances: {instances}, workers of each: {workers}", seconds)
+
+
 def main() -> None:
+    if sys.argv[1:2] == ["instances"]:
+        print(describe_machine())
+        measure_instances(int(sys.argv[2]) if len(sys.argv) > 2 else 30)
+        return
     seconds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
     requests = int(sys.argv[2]) if len(sys.argv) > 2 else 25_000
     if subprocess.run(["which", "wrk"], capture_output=True, check=False).returncode:

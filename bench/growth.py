@@ -13,6 +13,7 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from typing import Any, cast
 
 from pydantic import SecretStr
 from sqlalchemy import Connection, Engine, Table, create_engine, insert, make_url, select, text
@@ -105,12 +106,23 @@ def copy_newest(engine: Engine, copies: int) -> None:
             other = new_id()
             for table, found in rows.items():
                 for row in found:
-                    values = {name: other if value == newest else value for name, value in row.items()}
+                    values = {name: rename(value, str(newest), other) for name, value in row.items()}
                     if newest not in row.values() or table.name != "executions":
                         values |= {"id": new_id()} if isinstance(row.get("id"), str) else {}
                         if isinstance(row.get("id"), int):
                             del values["id"]
                     connection.execute(insert(table).values(values))
+
+
+def rename(value: Any, old: str, new: str) -> Any:
+    """Replace an id in a text and in the texts of JSON, such as paths."""
+    if isinstance(value, str):
+        return value.replace(old, new)
+    if isinstance(value, list):
+        return [rename(each, old, new) for each in cast(list[Any], value)]
+    if isinstance(value, dict):
+        return {name: rename(each, old, new) for name, each in cast(dict[str, Any], value).items()}
+    return value
 
 
 def find_rows(connection: Connection, table: Table, execution_id: str | None) -> Iterator[dict[str, object]]:

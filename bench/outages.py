@@ -1,7 +1,8 @@
 """The long round on PostgreSQL: `python -m bench.outages [EXECUTIONS [OUTAGES [RESTARTS [INSTANCES]]]]`.
 
 Clients execute a job of 20 pages without Spark on each instance in turns. Meanwhile the database is away, each time for
-5 to 75 s, and instances are stopped and started again, or killed with all their processes. Prints how many executions
+5 to 75 s, and instances are stopped and started again, or killed with all their processes. The defaults are the long
+round, 3000 20 20 2; where executions end before the last fault, there are more. Prints each fault, how many executions
 were accepted and completed, which failed and why, and what must be zero: outputs that were published twice, executions
 that never ended, executions and runs of Dagster that disagree. `SPINDLE_CRASH_SEED` repeats the choices of a round.
 """
@@ -16,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from itertools import count
 from pathlib import Path
 from random import Random
@@ -43,22 +45,26 @@ STATES_OF_RUNS = text(
 
 def main() -> None:
     executions, outages, restarts, instances = map(
-        int, (*sys.argv[1:5], *("3000", "20", "20", "1")[len(sys.argv) - 1 :])
+        int, (*sys.argv[1:5], *("3000", "20", "20", "2")[len(sys.argv) - 1 :])
     )
     print(describe_machine())
     chance = Random(choose_seed())
     with serve_catalog(PAGES, SIZE) as url, serve_instances(instances) as (services, server):
         job = services[0].make_job(PIPELINE.format(url=url))
-        faults = [lambda: stop_database(server, chance)] * outages
-        faults += [lambda: restart(chance.choice(services), chance)] * restarts
+        faults = [partial(stop_database, server, chance)] * outages + [partial(restart, services, chance)] * restarts
         chance.shuffle(faults)
-        began, ended = time.monotonic(), threading.Event()
+        began, ended, accepted = time.monotonic(), threading.Event(), list[str]()
+
+        def tell(what: str) -> None:
+            print(f"{(time.monotonic() - began) / 60:.1f} minutes, {len(accepted)} accepted: {what}", flush=True)
+
         with ThreadPoolExecutor(1) as disturbing:
-            disturbed = disturbing.submit(disturb, faults, ended, chance)
-            accepted = execute(services, job, executions, disturbed.done)
-            ended.set()
-            minutes = (time.monotonic() - began) / 60
-            print(f"{disturbed.result()} faults, {len(accepted)} accepted in {minutes:.1f} minutes")
+            disturbed = disturbing.submit(disturb, faults, ended, chance, tell)
+            try:
+                execute(services, job, executions, disturbed.done, accepted)
+            finally:
+                ended.set()
+        tell(f"the end, after {disturbed.exception() or disturbed.result()} faults")
         report(services[0], accepted)
 
 
@@ -83,9 +89,11 @@ def serve_instances(number: int) -> Generator[tuple[list[Service], Cluster]]:
         yield services, server
 
 
-def execute(services: Sequence[Service], job: Job, executions: int, is_disturbed: Callable[[], bool]) -> list[str]:
-    """Return the ids of accepted executions: as many as asked for, and more until the last fault."""
-    numbers, accepted = count(), list[str]()
+def execute(
+    services: Sequence[Service], job: Job, executions: int, is_disturbed: Callable[[], bool], accepted: list[str]
+) -> None:
+    """Append the ids of accepted executions: as many as asked for, and more until the last fault."""
+    numbers = count()
     clients = [PersistentClient(each) for each in services]
 
     def work(number: int) -> None:
@@ -99,30 +107,35 @@ def execute(services: Sequence[Service], job: Job, executions: int, is_disturbed
 
     with ThreadPoolExecutor(CLIENTS_OF_EACH * len(services)) as pool:
         list(pool.map(work, range(CLIENTS_OF_EACH * len(services))))
-    return accepted
 
 
-def disturb(faults: Sequence[Callable[[], None]], ended: threading.Event, chance: Random) -> int:
-    """Cause one fault after the other; return how many there were before the executions ended."""
+def disturb(
+    faults: Sequence[Callable[[], str]], ended: threading.Event, chance: Random, tell: Callable[[str], None]
+) -> int:
+    """Cause one fault after the other, each told; return how many there were before the executions ended."""
     for number, fault in enumerate(faults):
         if ended.wait(chance.uniform(*QUIET_SECONDS)):
             return number
-        fault()
+        tell(fault())
     return len(faults)
 
 
-def stop_database(server: Cluster, chance: Random) -> None:
+def stop_database(server: Cluster, chance: Random) -> str:
+    seconds = chance.uniform(*AWAY_SECONDS)
     server.stop()
-    time.sleep(chance.uniform(*AWAY_SECONDS))
+    time.sleep(seconds)
     server.start_again()
+    return f"the database was away for {seconds:.0f} s"
 
 
-def restart(service: Service, chance: Random) -> None:
-    if chance.random() < 1 / 2:
+def restart(services: Sequence[Service], chance: Random) -> str:
+    service = chance.choice(services)
+    if is_killed := chance.random() < 1 / 2:
         kill_everything(service)
     else:
         service.stop()
     service.start()
+    return f"{service.data.name} was {'killed' if is_killed else 'stopped'} and started"
 
 
 def report(service: Service, accepted: Sequence[str]) -> None:

@@ -16,6 +16,7 @@ from core.definitions.schedules.models import find_misspelled_fields
 from core.errors import Detail
 from core.infra.changes import LOWER, WHOLE, example
 from core.lifecycle.executions.failures import FailedPages
+from core.lifecycle.executions.leftovers import get_output_path
 from core.lifecycle.executions.payload import OUTPUT_TEXTS
 from core.lifecycle.executions.repository import Status, get_engine
 from core.tables import Execution, ExecutionAttempt
@@ -338,6 +339,7 @@ def _get_record_fields(execution: Mapping[str, Any], links: ExecutionLinks) -> d
         **_get_status_fields(execution, links),
         **{name: execution[name] for name in (*same, *of_partition, *of_attempt)},
         **{name: execution["metrics"].get(name) for name in OUTPUT_TEXTS},
+        "output_dataset_path": get_output_path(execution),
         "task_id": None if task_id is None else str(task_id),
         "engine": get_engine(execution),
         "engine_reason": execution["spark_reason"],

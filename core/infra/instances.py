@@ -75,9 +75,8 @@ class Membership:
         self._data = settings.data
         self._id = get_instance_id(settings.data)
         self._heartbeats = Heartbeats(settings.data)
-        engine = make_engine(database_url(settings), 1)
-        self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
-        self._is_shared = engine.dialect.name == "postgresql"
+        self._engine = make_engine(database_url(settings), 1)
+        self._is_shared = self._engine.dialect.name == "postgresql"
         self._others: frozenset[str] | None = None if self._is_shared else frozenset()
         self._renewed_at = self._since = -LEASE.total_seconds()
         self._lock, self._has_ended = threading.Lock(), False
@@ -116,7 +115,7 @@ class Membership:
         with self._lock:
             self._has_ended = True
             if self._is_shared:
-                with suppress(Unavailable), translate_errors(), self._engine.connect() as connection:
+                with suppress(Unavailable), translate_errors(), self._engine.begin() as connection:
                     connection.execute(delete(Instance).where(Instance.id == self._id))
             self._engine.dispose()
 
@@ -133,7 +132,7 @@ class Membership:
         with self._lock, translate_errors():
             if self._has_ended:
                 return
-            with self._engine.connect() as connection:
+            with self._engine.begin() as connection:
                 connection.execute(row.on_conflict_do_update(index_elements=[Instance.id], set_=values))
                 rows = connection.execute(select(Instance.id, ALIVE, oldest)).tuples().all()
                 if any(is_old for _, _, is_old in rows):

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, ForeignKey, Index, String, Text, UniqueConstraint
+from sqlalchemy import JSON, BigInteger, ForeignKey, Index, String, Text, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from core.tables.base import Base, JsonOf, Owned, new_id, now
+
+AT_PATH = text("logical_path IS NOT NULL")
 
 
 class Dataset(Owned):
@@ -73,12 +75,13 @@ class DatasetVersion(Base):
     __table_args__ = (
         UniqueConstraint("dataset_id", "execution_id"),
         Index("ix_dataset_versions_number", "dataset_id", "number"),
+        Index("ix_dataset_versions_logical_path", "logical_path", sqlite_where=AT_PATH, postgresql_where=AT_PATH),
     )
     id: Mapped[str] = mapped_column(String(36), primary_key=True, default=new_id)
     dataset_id: Mapped[str] = mapped_column(ForeignKey("datasets.id", ondelete="CASCADE"))
     number: Mapped[int] = mapped_column(default=1)
-    execution_id: Mapped[str | None] = mapped_column(String(36), index=True)
-    logical_path: Mapped[str | None] = mapped_column(Text, index=True)
+    execution_id: Mapped[str | None] = mapped_column(String(36))
+    logical_path: Mapped[str | None] = mapped_column(Text)
     format: Mapped[str] = mapped_column(default="parquet")
     locations: Mapped[list[str]]
     files: Mapped[list[str] | None] = mapped_column(JSON(none_as_null=True))

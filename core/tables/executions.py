@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, ForeignKey, Index, String, Text, text
+from sqlalchemy import JSON, BigInteger, ForeignKey, Index, String, Text, TypeDecorator, text
+from sqlalchemy.engine import Dialect
 from sqlalchemy.orm import Mapped, mapped_column
 
 from core.tables.base import Base, JsonOf, Owned, new_id, now
@@ -15,12 +16,30 @@ from pipelines.contract.request import PlannedStep
 from pipelines.language.origins import TracedColumn
 
 QUEUED, RUNNING = text("state = 'QUEUED'"), text("state = 'RUNNING'")
-OF_PARTITION = text("partition IS NOT NULL")
+OF_PARTITION, OF_BACKFILL = text("partition IS NOT NULL"), text("backfill_id IS NOT NULL")
 HOLDING = text("holds_slot")
 DETAILED = text("state = 'COMPLETED' AND details_removed_at IS NULL")
 
 
 ColumnTypes = tuple[tuple[str, str], ...]
+COUNTS = (
+    *("duration_seconds", "records_processed", "records_output", "output_file_size_bytes", "total_cpu_time_seconds"),
+    *("driver_memory_used_bytes", "executor_memory_used_bytes", "partitions_count", "executor_count"),
+    *("error_count", "warning_count"),
+)  # a list in old executions: others follow the last one
+
+
+class ReportedMetrics(TypeDecorator[dict[str, Any]]):
+    """What reports tell of an execution, by name. A cleanup leaves `counts`, a list in the order of COUNTS."""
+
+    impl = JSON
+    cache_ok = True
+
+    def process_result_value(self, value: dict[str, Any] | None, dialect: Dialect) -> dict[str, Any] | None:
+        if not value or "counts" not in value:
+            return value
+        counts = zip(COUNTS, value.pop("counts"), strict=False)
+        return {name: count for name, count in counts if count is not None} | value
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +150,13 @@ class Execution(FrozenFields, Owned):
             sqlite_where=OF_PARTITION,
             postgresql_where=OF_PARTITION,
         ),
-        Index("uq_executions_backfill_partition", "backfill_id", "partition", unique=True),
+        Index(
+            "uq_executions_backfill_partition",
+            *("backfill_id", "partition"),
+            unique=True,
+            sqlite_where=OF_BACKFILL,
+            postgresql_where=OF_BACKFILL,
+        ),
         Index("ix_executions_detailed", "completed_at", sqlite_where=DETAILED, postgresql_where=DETAILED),
     )
     organization_id: Mapped[str] = mapped_column(ForeignKey("organizations.id"))  # other indexes begin with it
@@ -179,7 +204,7 @@ class Execution(FrozenFields, Owned):
     error_code: Mapped[str | None]
     driver: Mapped[ExecutionDriver | None] = mapped_column(JsonOf(ExecutionDriver | None))
     spark_ui_url: Mapped[str | None] = mapped_column(Text)
-    metrics: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    metrics: Mapped[dict[str, Any]] = mapped_column(ReportedMetrics, default=dict)
     progress: Mapped[dict[str, Any]] = mapped_column(default=dict)
     dataset_id: Mapped[str | None] = mapped_column(String(36))
     trigger: Mapped[str] = mapped_column(default="rest")

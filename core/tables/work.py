@@ -6,11 +6,13 @@ from datetime import datetime
 from inspect import get_annotations
 from typing import Any
 
-from sqlalchemy import JSON, ForeignKey, String, Text, UniqueConstraint
+from sqlalchemy import JSON, ForeignKey, Index, String, Text, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from core.tables.base import Base, Owned, now
 from core.tables.extensions import PythonExtension
+
+SCHEDULED = text("scheduled_time IS NOT NULL")
 
 
 class Project(Owned):
@@ -115,19 +117,22 @@ class Task(Base):
     """One run of a job. Its id is an integer, as the API's `taskId` is one."""
 
     __tablename__ = "tasks"
-    __table_args__ = {"sqlite_autoincrement": True}  # noqa: RUF012
+    __table_args__ = (
+        Index("ix_tasks_scheduled_time", "scheduled_time", sqlite_where=SCHEDULED, postgresql_where=SCHEDULED),
+        {"sqlite_autoincrement": True},
+    )
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
-    organization_id: Mapped[str] = mapped_column(ForeignKey("organizations.id"), index=True)
+    organization_id: Mapped[str] = mapped_column(ForeignKey("organizations.id"))
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), index=True)
     name: Mapped[str]
     description: Mapped[str | None] = mapped_column(Text)
     bot_id: Mapped[str | None]
     task_type: Mapped[str] = mapped_column(default="SPARK")
     execution_mode: Mapped[str] = mapped_column(default="MANUAL")
-    execution_id: Mapped[str | None] = mapped_column(String(36), index=True)
+    execution_id: Mapped[str | None] = mapped_column(String(36))
     execution_log: Mapped[str | None] = mapped_column(Text)
     sealed_api_key: Mapped[str | None] = mapped_column(Text)
-    scheduled_time: Mapped[datetime | None] = mapped_column(index=True)
+    scheduled_time: Mapped[datetime | None]
     handled_time: Mapped[datetime | None]
     enabled: Mapped[bool] = mapped_column(default=True)
     created_at: Mapped[datetime] = mapped_column(default=now)

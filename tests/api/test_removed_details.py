@@ -25,7 +25,7 @@ def test_an_old_execution_answers_the_fields_of_the_specification(tmp_path: Path
         for each in (old, newest):
             metrics = {"attempt": 1, "engine": "local", "progress": {"fraction": 1.0, "stages": [STAGE]}}
             job.report(each, "RUNNING", additionalMetrics=metrics)
-            job.complete(each, ROWS)
+            job.complete(each, ROWS, errorCount=0, driverMemoryUsedBytes=2**40)
         task = job.api.get(f"{job.path}/executions/{old}")["taskId"]
         paths = [
             *(f"{job.path}/executions/{old}{part}" for part in ("", "/status", "/attempts", "/metrics", "/costs")),

@@ -1,13 +1,15 @@
-"""A PgBouncer in transaction mode before a PostgreSQL, with its defaults otherwise."""
+"""A PgBouncer in transaction mode before a PostgreSQL, by the file of docs/connections.md with other addresses."""
 
 from __future__ import annotations
 
 import os
 import pwd
+import re
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Generator
+from configparser import ConfigParser
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,18 +17,9 @@ import pytest
 from sqlalchemy import make_url
 
 from tests.support.postgres import find_unprivileged_user
-from tests.support.service import free_port, wait_until
+from tests.support.service import CLONE, free_port, wait_until
 
-CONFIGURATION = """\
-[databases]
-{database} = host={host} port={port} user={user} password={password}
-[pgbouncer]
-listen_addr = 127.0.0.1
-listen_port = {own_port}
-auth_type = any
-pool_mode = transaction
-unix_socket_dir =
-"""
+CONFIGURATION = re.compile(r"^```ini\n# /etc/pgbouncer/pgbouncer.ini\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @contextmanager
@@ -37,19 +30,18 @@ def pooler(server_url: str) -> Generator[str]:
         pytest.skip("PgBouncer is not installed")
     url, own_port = make_url(server_url), free_port()
     folder = Path(tempfile.mkdtemp(prefix="spindle-pgbouncer-"))
-    (folder / "pgbouncer.ini").write_text(
-        CONFIGURATION.format(
-            database=url.database,
-            host=url.host,
-            port=url.port,
-            user=url.username,
-            password=url.password,
-            own_port=own_port,
-        )
-    )
+    configuration = ConfigParser()
+    [written] = CONFIGURATION.findall((CLONE / "docs/connections.md").read_text(encoding="utf-8"))
+    configuration.read_string(written)
+    configuration["databases"] = {f"{url.database}": f"host={url.host} port={url.port}"}
+    places = {"listen_port": f"{own_port}", "auth_file": f"{folder / 'userlist.txt'}", "unix_socket_dir": ""}
+    configuration["pgbouncer"].update(places)
+    with (folder / "pgbouncer.ini").open("w") as file:
+        configuration.write(file)
+    (folder / "userlist.txt").write_text(f'"{url.username}" "{url.password}"\n')
     user = find_unprivileged_user() if os.getuid() == 0 else None
     if user is not None:
-        for path in (folder, folder / "pgbouncer.ini"):
+        for path in (folder, *folder.iterdir()):
             os.chown(path, pwd.getpwnam(user).pw_uid, -1)
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(

@@ -19,8 +19,9 @@ from core.data.datasets.versions import load_named_locations
 from core.infra.cleanup import Cleanup
 from core.infra.database import Database
 from core.infra.settings import Settings
-from core.infra.storage.protocol import FAILURES, GIVEN_ROWS, LOG, Storage, StoredFile, executions_key
+from core.infra.storage.protocol import FAILURES, GIVEN_ROWS, LOG, Storage, StoredFile, executions_key, output_key
 from core.tables import Execution, Job, now
+from core.tables.executions import COUNTS
 from core.tables.states import State
 
 FOLDERS, LOGS, DELETED = "folders of executions", "logs of executions", "files of deleted executions"
@@ -38,6 +39,7 @@ NO_DETAILS: Mapping[str, Any] = {
 }
 # parts of the metrics, of which an answer or a later execution needs the named fields alone
 KEPT_METRICS: Mapping[str, Sequence[str]] = {"metrics": ["executorSeconds"], "additional": ["engine", "resumedAfter"]}
+OWN_OUTPUT = "{output}"  # in the path of the output: the key that its execution tells
 
 
 def may_go_on() -> ColumnElement[bool]:
@@ -77,25 +79,38 @@ def remove_details(session: Session, before: datetime, limit: int | None) -> int
     A job's newest execution keeps them, since people look at it.
     """
     old = (Execution.state == State.COMPLETED, Execution.details_removed_at.is_(None), Execution.completed_at < before)
-    query = select(Execution.id, Execution.metrics).join(Job, Job.id == Execution.job_id)
+    columns = (Execution.organization_id, Execution.id, Execution.attempt, Execution.metrics)
+    query = select(*columns).join(Job, Job.id == Execution.job_id)
     query = query.where(*old, Execution.id != func.coalesce(Job.latest_execution_id, ""))
     if limit is None:
         return session.scalar(select(func.count()).select_from(query.subquery())) or 0
     found = session.execute(query.order_by(Execution.completed_at).limit(limit)).tuples().all()
     kept = {"updated_at": Execution.updated_at, "details_removed_at": now()}
-    for id_, metrics in found:
-        values = {**NO_DETAILS, **kept, "metrics": _shrink_metrics(metrics)}
+    for organization_id, id_, attempt, metrics in found:
+        shrunk = _shrink_metrics(metrics, output_key(organization_id, id_, attempt))
+        values = {**NO_DETAILS, **kept, "metrics": shrunk}
         session.execute(update(Execution).where(Execution.id == id_).values(values))
     return len(found)
 
 
-def _shrink_metrics(metrics: Mapping[str, Any]) -> Mapping[str, Any]:
+def get_output_path(execution: Mapping[str, Any]) -> str | None:
+    """Return the path of an execution's output as its completion reported it, also where details were removed."""
+    path = execution["metrics"].get("output_dataset_path")
+    if path is None or execution["details_removed_at"] is None:
+        return path
+    return path.replace(OWN_OUTPUT, output_key(execution["organization_id"], execution["id"], execution["attempt"]))
+
+
+def _shrink_metrics(metrics: Mapping[str, Any], output: str) -> Mapping[str, Any]:
     parts = {
         part: {name: metrics[part][name] for name in names if name in metrics[part]}
         for part, names in KEPT_METRICS.items()
         if isinstance(metrics.get(part), dict)
     }
-    return {**metrics, **parts}
+    named = {name: value for name, value in {**metrics, **parts}.items() if name not in COUNTS and value != {}}
+    if path := metrics.get("output_dataset_path"):
+        named["output_dataset_path"] = path.replace(output, OWN_OUTPUT)
+    return {**named, "counts": [metrics.get(name) for name in COUNTS]}
 
 
 def _list_executions(storage: Storage, organization_id: str) -> Iterator[Mapping[str, list[StoredFile]]]:

@@ -24,24 +24,12 @@ from pydantic.alias_generators import to_camel
 from core.data.datasets.repository import NewVersion
 from core.errors import BadInput, Detail
 from core.infra.validation import exceeds_depth, replace_unstorable
+from core.tables.executions import COUNTS
 from pipelines.contract.report import ColumnTypes, Int64, RunReport
 
 MAX_DEPTH = 64
 EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
 CLOCK_SKEW = timedelta(days=1)
-_COUNTS = (
-    "duration_seconds",
-    "records_processed",
-    "records_output",
-    "output_file_size_bytes",
-    "total_cpu_time_seconds",
-    "driver_memory_used_bytes",
-    "executor_memory_used_bytes",
-    "partitions_count",
-    "executor_count",
-    "error_count",
-    "warning_count",
-)
 _MEASURED = ("changes", "figures")  # parts of additionalMetrics that every report may have
 _COMPLETED = ("saves", "merged", "knownPages", "rejected")  # those of a report of COMPLETED
 _OWN_METRICS = ("attempt", "errorCode", "progress", "output", *_MEASURED, *_COMPLETED)
@@ -150,7 +138,7 @@ class CompletionPayload(BaseModel):
         Its state matters more than they do.
         """
         latest = now + CLOCK_SKEW
-        counts = {name: value for name in _COUNTS if (value := getattr(self, name)) is not None}
+        counts = {name: value for name in COUNTS if (value := getattr(self, name)) is not None}
         times = {name: at for name in ("started_at", "completed_at") if (at := getattr(self, name)) is not None}
         dropped = {name: value for name, value in counts.items() if value < 0}
         dropped |= {name: at.isoformat() for name, at in times.items() if not EARLIEST <= at <= latest}
@@ -188,7 +176,7 @@ class CompletionPayload(BaseModel):
 
     def get_metrics(self) -> dict[str, Any]:
         """Return the metrics that the execution stores: the application, the counts and the free-form parts."""
-        counts = {name: getattr(self, name) for name in _COUNTS}
+        counts = {name: getattr(self, name) for name in COUNTS}
         additional = self.additional_metrics or {}
         free = {key: value for key, value in additional.items() if key not in _OWN_METRICS}
         name = self.spark_application_name or None

@@ -189,7 +189,8 @@ def _touch_job_and_task(session: Session, execution: Execution) -> None:
     changed = {"updated_at": execution.updated_at}
     newest = (Job.id == execution.job_id, Job.latest_execution_id == execution.id)
     session.execute(update(Job).where(*newest).values(changed))
-    session.execute(update(Task).where(Task.execution_id == execution.id).values(changed))
+    bound = (Task.id == execution.task_id, Task.execution_id == execution.id)  # or it was started again since
+    session.execute(update(Task).where(*bound).values(changed))
 
 
 def _withdraw_launch(session: Session, execution: Execution) -> None:

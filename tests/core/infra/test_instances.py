@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from datetime import timedelta
 from pathlib import Path
 
@@ -17,12 +17,14 @@ from core.infra.heartbeats import Heartbeats
 from core.infra.instances import Membership, get_instance_id, is_elsewhere, list_instances
 from core.infra.migrations import migrate
 from core.infra.settings import Settings
+from tests.support.pgbouncer import pooler
 from tests.support.postgres import new_database
 
 
-@pytest.fixture
-def two(postgres: str, tmp_path: Path) -> Iterator[list[Settings]]:
-    with new_database(postgres) as url:
+@pytest.fixture(params=["direct", "pooled"])
+def two(postgres: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[list[Settings]]:
+    with new_database(postgres) as direct, ExitStack() as stack:
+        url = direct if request.param == "direct" else stack.enter_context(pooler(direct))
         found = [Settings(data=tmp_path / name, database_url=SecretStr(url)) for name in ("first", "second")]
         migrate(found[0])
         for each in found:

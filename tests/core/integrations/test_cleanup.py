@@ -19,11 +19,13 @@ from core.infra.storage.protocol import GIVEN_ROWS, execution_key, executions_ke
 from core.integrations import cleanup
 from core.integrations.cleanup import Cleaner
 from core.integrations.packages.service import PackageService
+from core.lifecycle.executions.leftovers import get_output_path
 from core.lifecycle.executions.reports import fail
 from core.lifecycle.executions.repository import Status, get_engine
 from core.lifecycle.executions.service import ExecutionService
 from core.lifecycle.executions.transitions import end_executions
 from core.tables import Execution, ExecutionEvent, OutboxMessage, Package, now
+from core.tables.executions import COUNTS
 from tests.support.shop import Shop
 
 SPEC, SCRATCH, CHECKPOINT = "1/spec.json", "1/scratch/a/b", "1/checkpoints/extract/part-0"
@@ -90,6 +92,10 @@ def test_an_old_completed_execution_loses_its_details_and_says_so(shop: Shop, cl
     assert (after["details_removed_at"] is not None, after["progress"]) == (True, {"fraction": 1.0})
     assert Status.from_record(after) == Status.from_record(before)
     assert get_engine(after) == get_engine(before)
+    assert get_output_path(after) == get_output_path(before)
+    counts = {name: value for name, value in before["metrics"].items() if name in COUNTS}
+    assert counts
+    assert {name: value for name, value in after["metrics"].items() if name in COUNTS} == counts
     for execution in (failed, newest_of_all):
         assert read(execution)["details_removed_at"] is None
     with shop.database.read() as session:
