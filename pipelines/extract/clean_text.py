@@ -6,6 +6,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import date
 from functools import lru_cache
 from itertools import islice, pairwise
@@ -84,7 +85,10 @@ def _convert(html: str, url: str, is_whole: bool) -> str | None:
     options = ConversionOptions(
         extract_metadata=False, base_url=url or None, bullets="-", autolinks=False, max_depth=_DEEPEST
     )
-    return (convert(main.html or "", options).content or "").strip() or None
+    text = (convert(main.html or "", options).content or "").strip()
+    if not text and main.text(strip=True):
+        raise SelectorFailed(f"the page cannot be read as Markdown: its text is below {_DEEPEST} levels of elements")
+    return text or None
 
 
 def read_article(element: Element) -> dict[str, object] | None:
@@ -117,10 +121,15 @@ def _extract(html: str, url: str) -> dict[str, object] | None:
 
 def _read_bounded(html: str, purpose: str, read: Callable[[], Made]) -> Made:
     """Return what `read` makes of the HTML; raise SelectorFailed if that takes too much time or memory, or fails."""
+
+    def attempt() -> None:
+        with suppress(SelectorFailed):  # raised again by the reading below
+            read()
+
     if len(html) > _LARGEST:
         raise SelectorFailed(f"the page cannot be read {purpose}: it has more than {_LARGEST >> 20} MiB")
     try:
-        if (len(html) > _LARGE or html.count("<") > _MANY) and (fault := try_in_fork(read, f"to be read {purpose}")):
+        if (len(html) > _LARGE or html.count("<") > _MANY) and (fault := try_in_fork(attempt, f"to be read {purpose}")):
             raise SelectorFailed(f"the page cannot be read {purpose}: it {fault}")
         return read()
     except (MemoryError, SelectorFailed):

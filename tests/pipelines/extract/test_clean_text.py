@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pipelines.extract.clean_text import html_to_markdown
+from pipelines.extract.patterns import SelectorFailed
 
 HEADLINE = "<h1>Title</h1>"
 PARAGRAPHS = "".join(f"<p>Sentence {n} of a text about lamps, which goes on.</p>" for n in range(9))
@@ -102,3 +103,10 @@ def test_a_caption_is_not_repeated_as_the_text_of_its_picture() -> None:
     assert found
     assert "![](https://s.example/a.jpg)" in found
     assert found.count("A lamp of steel") == 1
+
+
+@pytest.mark.parametrize("levels", [500, 9000])
+def test_a_text_too_deep_to_be_read_is_no_empty_success(levels: int) -> None:
+    page = "<body>" + "<div>" * levels + "<p>Some text.</p>"
+    with pytest.raises(SelectorFailed, match="below 400 levels of elements"):
+        html_to_markdown(page, "https://shop.example/", is_whole=True)
