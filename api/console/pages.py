@@ -48,8 +48,7 @@ RECENT = timedelta(hours=24)
 MOST_LIVE, MOST_FAILED, NEXT_TICKS, PLOTTED = 50, 20, 8, 30
 PREVIEWED, MOST_FAILURES, LOG_LINES = 20, 100, 500
 
-router = open_router()
-live_router = open_router(LiveRoute)
+router = open_router(LiveRoute)
 
 
 @router.get("")
@@ -156,7 +155,7 @@ def _build_plots(
     )
 
 
-@live_router.get("/projects/{projectId}/jobs/{jobId}/executions/{executionId}")
+@router.get("/projects/{projectId}/jobs/{jobId}/executions/{executionId}")
 def show_execution(
     request: Request,
     response: Response,
