@@ -117,9 +117,9 @@ def complete_pipeline(text: str, line: int, column: int, stages: Iterable[StageL
     lines = text.split("\n")
     current = lines[line - 1] if line <= len(lines) else ""
     before = current[: column - 1]
-    word = _found(_WORD.search(before))
+    word = _get_text(_WORD.search(before))
     head = "\n".join((*lines[: line - 1], before[: len(before) - len(word)]))
-    rest = _found(_REST_OF_WORD.match(current[column - 1 :]))
+    rest = _get_text(_REST_OF_WORD.match(current[column - 1 :]))
     root = _Place(_build_schema(tuple(stages)), {})
     suggestions: dict[str, Suggestion] = {}
     helped: dict[str, Suggestion] = {}
@@ -137,7 +137,7 @@ def complete_pipeline(text: str, line: int, column: int, stages: Iterable[StageL
     return Completion(len(before) - len(word) + 1, ranked[:MOST_SUGGESTIONS], list(helped.values()))
 
 
-def _found(match: re.Match[str] | None) -> str:
+def _get_text(match: re.Match[str] | None) -> str:
     return match[0] if match else ""
 
 

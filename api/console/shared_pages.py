@@ -1,8 +1,8 @@
 """Live parts of a page that many people watch: they are rendered once for each change, and shared.
 
-Who has seen an event asks for the parts with its number, 0 on a page without events. They may be as old as
-`FRESH_SECONDS`, but no older than the event. They are shared by callers of one organization with equal scopes; a page
-that shows more of its caller, such as a name, has that outside of its live parts.
+A browser asks for the parts with the number of the last event that it has seen, 0 on a page without events. They may be
+as old as `FRESH_SECONDS`, but no older than the event. They are shared by callers of one organization with equal
+scopes; a page that shows more of its caller, such as a name, has that outside of its live parts.
 """
 
 from __future__ import annotations
