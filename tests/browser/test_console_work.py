@@ -340,16 +340,18 @@ def test_proven_selectors_are_accepted_and_refused(
 
 def test_another_organization_and_a_reader_see_no_page_and_no_button(server: Server, workers: Api) -> None:
     job = workers.job("private")
+    kept = {"name": "kept", "schedule": "@daily", "webhookUrl": "https://x.test/hook"}
+    workers.post("/api/svc/cloud/scheduler/cronjobs", kept)
     stranger, reader = server.caller("strangers"), server.caller(workers.organization_id, "etl:read")
     paths = (
         f"/console/projects/{job.project_id}/schedule",
         f"/console/projects/{job.project_id}/schedule/new",
         f"/console/agents/{job.agent_id}",
-        "/console/cron-jobs/of/caller",
+        "/console/cron-jobs/of/kept",
     )
     for caller, path, status in [(stranger, path, 404) for path in paths]:
         assert open_page(server, caller, path).status_code == status, path
-    for path in (*paths[:3], "/console/schedules", "/console/selectors", "/console/guide", "/console/cron-jobs/new"):
+    for path in (*paths, "/console/schedules", "/console/selectors", "/console/guide", "/console/cron-jobs/new"):
         shown = open_page(server, reader, path)
         assert shown.status_code == 200, path
         for button in ("data-action", 'id="try"', 'id="store"', 'id="crawl"', ">Save<", ">Create<"):
