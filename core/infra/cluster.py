@@ -165,7 +165,7 @@ class Cluster:
 
     def replace_cron_job(self, manifest: dict[str, Any]) -> None:
         with _translate("The cluster refuses the cron job"):
-            self._call(self._batch.patch_namespaced_cron_job, manifest["metadata"]["name"], body=manifest)
+            self._call(self._batch.replace_namespaced_cron_job, manifest["metadata"]["name"], body=manifest)
 
     def delete_cron_job(self, name: str) -> None:
         """Delete a cron job, and so its jobs and their pods."""
