@@ -20,7 +20,7 @@ from orchestration.instance import DAGSTER_DATABASE, get_dagster_database_url
 
 
 def clean_up(data: Path, *, dry_run: bool) -> int:
-    """Print the removed records and files, or with a dry run those that would be; return 1 after printing a failure."""
+    """Print the counts of a cleanup or of its preview; return 1 after printing a failure."""
     settings = Settings(data=data.resolve())
     try:
         if not settings.data.is_dir():

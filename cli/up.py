@@ -211,7 +211,7 @@ class Leadership:
 async def _prepare(
     parent: WarmParent, settings: Settings, code_port: int, stop: asyncio.Event
 ) -> AsyncGenerator[tuple[str, Program]]:
-    """Yield the programs of the service, each as soon as the parent has imported and prepared what it needs."""
+    """Yield the programs of the service, each as soon as the parent has its imports."""
     folder = await parent.start(Program("cli.data_folder", name="start"), STANDARD_ERROR)
     await parent.import_modules("api.__main__", "core.integrations.webhooks.__main__", "core.training.__main__")
     await _wait_for(folder, "cli.data_folder", stop)
@@ -341,7 +341,7 @@ def _describe_admin_key(settings: Settings) -> str:
 async def wait_until_ready(settings: Settings, tell: Callable[[str], None] = print, *, leads: bool = True) -> None:
     """Return when the API and Dagster answer; report the missing parts every half minute.
 
-    An instance that does not lead has no daemon of its own, and waits for none that was started after it.
+    An instance that does not lead has no daemon, and waits for none that started later.
     """
     host = "127.0.0.1" if settings.api.host in ("0.0.0.0", "::") else settings.api.host  # noqa: S104 - compared, not bound
     # once, and here: the event loop would look the name up in threads, which do not survive a fork

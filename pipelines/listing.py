@@ -19,7 +19,10 @@ Schema = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class StageListing:
-    """One stage; `arguments` is their JSON schema, in which `positional` is their order in a list."""
+    """One stage; `arguments` is their JSON schema.
+
+    In it `positional` is their order in a list, and `rest`, if any, the last of them, which takes all further items.
+    """
 
     name: str
     description: str
@@ -63,6 +66,8 @@ def _build_schema(stage: type[Stage]) -> Schema:
     schema = stage.model_json_schema(by_alias=True)
     schema.pop("description", None)
     schema["positional"] = [*stage.positional, *([stage.rest] if stage.rest else [])]
+    if stage.rest:
+        schema["rest"] = stage.rest
     if stage.takes_name:  # the function has the other arguments
         schema["properties"].pop("keywords", None)
         schema |= {"additionalProperties": True, "positional": []}

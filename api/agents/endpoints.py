@@ -9,6 +9,8 @@ from fastapi import APIRouter, Path, Response
 from api.agents.schemas import (
     AgentRecord,
     CheckedPipeline,
+    PipelineCompletion,
+    PipelinePlace,
     WrittenAgent,
     build_agent_record,
     build_written_agent,
@@ -23,7 +25,10 @@ from api.kit.services import ServicesOf
 from api.kit.sessions import ReadSession, WriteSession
 from core.definitions.agents import service as agents
 from core.definitions.agents.models import AgentCreate, AgentUpdate, PipelineCheck
+from core.definitions.plugins.service import list_uploaded_stages
 from core.lifecycle.outlines.outlines import find_cycle_warnings
+from pipelines.completion import complete_pipeline
+from pipelines.listing import list_all_stages
 from pipelines.planning.notebook import MEDIA_TYPE
 
 router = APIRouter(prefix="/agents", tags=["agents"], route_class=KeyRoute)
@@ -60,6 +65,16 @@ def check_agent_pipeline(body: PipelineCheck, caller: Reader, session: ReadSessi
     Editors call it while one types. Parameters may still lack a value.
     """
     return CheckedPipeline.model_validate(agents.check(session, caller, body.pipeline_yaml, body.agent_id))
+
+
+@router.post("/complete", summary="List what may be written at a place of a pipeline")
+def complete_agent_pipeline(body: PipelinePlace, caller: Reader, session: ReadSession) -> PipelineCompletion:
+    """Return stages, arguments and values for a place of a pipeline, and help for it.
+
+    Editors call it while one types: the text after the place, and what is wrong in it, do not matter.
+    """
+    stages = [*list_all_stages(), *list_uploaded_stages(session, caller)]
+    return PipelineCompletion.model_validate(complete_pipeline(body.pipeline_yaml, body.line, body.column, stages))
 
 
 @router.get(

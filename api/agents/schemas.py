@@ -5,12 +5,13 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
-from api.kit.schemas import Record
+from api.kit.schemas import Body, Record
 from core.definitions.agents.service import AgentWithScript
+from core.infra.changes import example
 
 
 class AgentRecord(Record):
@@ -60,6 +61,32 @@ class CheckedPipeline(Record):
     """What is suspicious in it, or missing for an execution."""
     plan: str | None
     """Its stages as `spindle check` prints them; null with problems."""
+
+
+class PipelinePlace(Body):
+    model_config = example({"pipelineYaml": "pipeline:\n- {stage: wgetj", "line": 2, "column": 16})
+
+    pipeline_yaml: str
+    line: Annotated[int, Field(ge=1)]
+    """Line of the place, from 1."""
+    column: Annotated[int, Field(ge=1)]
+    """Column of the place in characters, from 1."""
+
+
+class PipelineWord(Record):
+    text: str
+    """What may be written: the name of a stage, an argument with its colon, or a value."""
+    about: str
+    """What it means; may be empty."""
+
+
+class PipelineCompletion(Record):
+    start: int
+    """The column from which on a suggestion replaces the text."""
+    suggestions: list[PipelineWord]
+    """What may be written at the place, the likeliest first; empty where nothing is known."""
+    help: list[PipelineWord]
+    """What the place is about: its stage, then the argument or value."""
 
 
 def build_agent_record(found: AgentWithScript) -> AgentRecord:

@@ -20,7 +20,7 @@ from core.definitions.jobs.service import find_job_of_agent
 
 SHOP = Path(__file__).with_name("templates") / "shop.yaml"
 SHOP_URL = "http://127.0.0.1:8900/"
-MOST_SELECTORS = 100
+MOST_SELECTORS = 20
 router = open_router()
 
 

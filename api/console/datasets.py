@@ -67,7 +67,6 @@ def show_dataset(
         version=version,
         rows=rows,
         offset=offset,
-        length=PAGE_LENGTH,
         selection=selection,
         comparisons=COMPARISONS,
         chosen=urlencode({name: each for name, each in chosen.items() if each}),

@@ -46,10 +46,10 @@ from core.tables.states import TERMINAL, State
 LIVE = [state for state in State if state not in TERMINAL]
 RECENT = timedelta(hours=24)
 MOST_LIVE, MOST_FAILED, NEXT_TICKS, PLOTTED = 50, 20, 8, 30
-PREVIEWED, MOST_FAILURES, LOG_LINES = 20, 100, 500
+PREVIEWED, MOST_FAILURES = 20, 25
+LOG_LINES, LONGEST_LINE, LOG_CHARACTERS = 500, 2000, 20_000
 
-router = open_router()
-live_router = open_router(LiveRoute)
+router = open_router(LiveRoute)
 
 
 @router.get("")
@@ -156,7 +156,7 @@ def _build_plots(
     )
 
 
-@live_router.get("/projects/{projectId}/jobs/{jobId}/executions/{executionId}")
+@router.get("/projects/{projectId}/jobs/{jobId}/executions/{executionId}")
 def show_execution(
     request: Request,
     response: Response,
@@ -187,12 +187,24 @@ def show_execution(
         ended=State(execution.state).terminal,
         attempts=attempts,
         failures=failures,
-        log=log.logs,
+        log=_cut_log(log.logs),
         level=level,
         attempt=attempt,
         costs=costs,
         preview=_load_preview(services, caller, execution),
     )
+
+
+def _cut_log(lines: Sequence[str]) -> Sequence[str]:
+    """Return the last lines that a page has room for, each cut."""
+    shown, room = list[str](), LOG_CHARACTERS
+    for line in reversed(lines):
+        cut = line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]}…"
+        room -= len(cut)
+        if room < 0:
+            break
+        shown.append(cut)
+    return shown[::-1]
 
 
 def _load_preview(services: Services, caller: Identity, execution: ExecutionRecord) -> Rows | None:

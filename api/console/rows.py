@@ -15,6 +15,7 @@ from core.errors import BadInput, SpindleError
 from pipelines.duckdb.views import quote_identifier, quote_literal
 
 ALL = "SELECT * FROM output"
+MOST_CELLS, MOST_CHARACTERS, SHORTEST_CELL = 1500, 30_000, 20  # of a page: a wide table has fewer and shorter cells
 COMPARISONS = {
     "contains": "contains",
     "=": "is",
@@ -74,11 +75,12 @@ NO_SELECTION = Selection()
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Columns as (name, SQL type) and rows by column name; `problem` says why there are none to show."""
+    """Columns as (name, SQL type) and at most `limit` rows by column name; `problem` says why there are none."""
 
     columns: Sequence[tuple[str, str]]
     rows: Sequence[dict[str, Any]]
     more: bool
+    limit: int
     problem: str | None = None
 
 
@@ -99,7 +101,10 @@ def load_rows(
         with QUERIES.acquire(caller.organization_id):
             bound = Query(ALL, limit=0, dataset_id=dataset_id, version=version, execution_id=execution_id)
             columns = [(each.name, each.type) for each in services.queries.run(caller, bound).page.columns]
-            chosen = ", ".join(_cut(name, type_) for name, type_ in columns)
+            width = max(len(columns), 1)
+            limit = max(min(limit, MOST_CELLS // width), 1)
+            length = min(max(MOST_CHARACTERS // (limit * width), SHORTEST_CELL), CELL_LENGTH)
+            chosen = ", ".join(_cut(name, type_, length) for name, type_ in columns)
             query = Query(
                 f"SELECT {chosen} FROM output{selection.build_clauses(dict(columns))}",  # noqa: S608 - quoted
                 limit=limit + 1,
@@ -110,10 +115,10 @@ def load_rows(
             )
             rows = services.queries.run(caller, query).page.rows
     except SpindleError as error:
-        return Rows(columns, (), False, error.sentence)
-    return Rows(columns, rows[:limit], len(rows) > limit)
+        return Rows(columns, (), False, limit, error.sentence)
+    return Rows(columns, rows[:limit], len(rows) > limit, limit)
 
 
-def _cut(name: str, type_: str) -> str:
+def _cut(name: str, type_: str, length: int) -> str:
     quoted = quote_identifier(name)
-    return f"substr({quoted}, 1, {CELL_LENGTH}) AS {quoted}" if type_.startswith("varchar") else quoted
+    return f"substr({quoted}, 1, {length}) AS {quoted}" if type_.startswith("varchar") else quoted

@@ -106,17 +106,18 @@ def show_new_schedule(
 
 @router.get("/cron-jobs/new")
 def show_new_cron_job(request: Request, _caller: Reader) -> HTMLResponse:
-    return render(request, "cron_job.html", cron_job=None)
+    return render(request, "cron_job.html", cron_job=None, etag=None)
 
 
 @router.get("/cron-jobs/of/{name}")
 def show_cron_job(
     request: Request,
+    response: Response,
     name: CronJobName,
     caller: Reader,
     services: ServicesOf,
     namespace: Namespace = DEFAULT_NAMESPACE,
 ) -> HTMLResponse:
     with services.database.read() as session:
-        found = cron_jobs.read_cron_job(name, caller, services, session, namespace)
-    return render(request, "cron_job.html", cron_job=found)
+        found = cron_jobs.read_cron_job(name, caller, services, session, response, namespace)
+    return render(request, "cron_job.html", cron_job=found, etag=response.headers["ETag"])

@@ -1,8 +1,8 @@
 """Live parts of a page that many people watch: they are rendered once for each change, and shared.
 
-Who has seen an event asks for the parts with its number. They may be as old as `FRESH_SECONDS`, but no older than the
-event. They are shared by callers of one organization with equal scopes; a page that shows more of its caller, such as
-a name, has that outside of its live parts.
+A browser asks for the parts with the number of the last event that it has seen, 0 on a page without events. They may be
+as old as `FRESH_SECONDS`, but no older than the event. They are shared by callers of one organization with equal
+scopes; a page that shows more of its caller, such as a name, has that outside of its live parts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from api.kit.auth import identify_caller
 from api.kit.services import get_services
 from core.definitions.identity.api_keys import Identity
 from core.errors import SpindleError
-from core.lifecycle.events.service import get_last_id_of_execution
+from core.lifecycle.events.service import get_last_id, get_last_id_of_execution
 
 EVENT_HEADER = "X-Spindle-Event"
 FRESH_SECONDS = 2.0
@@ -38,7 +38,7 @@ class _Rendering:
 
 
 class LiveRoute(ConsoleRoute):
-    """The page of an execution, whose live parts are shared."""
+    """A page whose live parts are shared: of an execution, of its job and project, or of the whole organization."""
 
     def get_route_handler(self) -> Handle:
         handle = super().get_route_handler()
@@ -71,12 +71,8 @@ class LiveRoute(ConsoleRoute):
             return (await asyncio.shield(made.task))[1]
 
         async def render(request: Request, caller: Identity) -> tuple[int, Response]:
-            services, ids = get_services(request), request.path_params
-            names = ("projectId", "jobId", "executionId")
             try:
-                last = await run_in_threadpool(
-                    get_last_id_of_execution, services.database, caller, *(ids[name] for name in names)
-                )
+                last = await run_in_threadpool(_find_last_event, request, caller)
             except SpindleError:
                 last = 0
             return last, await handle(request)
@@ -86,3 +82,12 @@ class LiveRoute(ConsoleRoute):
                 del renderings[key]
 
         return handle_live
+
+
+def _find_last_event(request: Request, caller: Identity) -> int:
+    """Return the id of the last event that the page may show, 0 where no stream tells of its changes."""
+    database, ids = get_services(request).database, request.path_params
+    if "executionId" in ids:
+        names = ("projectId", "jobId", "executionId")
+        return get_last_id_of_execution(database, caller, *(ids[name] for name in names))
+    return get_last_id(database, caller, ids["projectId"]) if "projectId" in ids else 0

@@ -36,7 +36,6 @@ def install(app: FastAPI) -> None:
     app.include_router(router)
     for each in (provider, administration, pages, agents, datasets, schedules, dagster):
         app.include_router(each.router)
-    app.include_router(pages.live_router)
     app.include_router(dagster.pages)
     app.mount(f"{HOME}/static", _Files(packages=[("api.console", "static")]))
 

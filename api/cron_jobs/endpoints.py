@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Path, Query, Response
 
 from api.cron_jobs.schemas import CronJobDetails, CronJobRecord, cron_job_details, cron_job_record
 from api.kit.auth import KeyRoute, Reader, Writer
@@ -12,11 +12,13 @@ from api.kit.encryption import KeyRingOf
 from api.kit.errors import answers
 from api.kit.idempotency import REPLAYED
 from api.kit.pagination import PageOf
+from api.kit.preconditions import TAGGED, IfMatch, set_etag
 from api.kit.schemas import Nothing
 from api.kit.services import ServicesOf
 from api.kit.sessions import ReadSession, WriteSession
 from core.definitions.cron_jobs import embedded
-from core.definitions.cron_jobs.models import DEFAULT_NAMESPACE, CronJobCreate
+from core.definitions.cron_jobs.models import DEFAULT_NAMESPACE, CronJobCreate, CronJobUpdate
+from core.infra.preconditions import add_etag
 
 router = APIRouter(prefix="/scheduler/cronjobs", tags=["cron jobs"], route_class=KeyRoute)
 CronJobName = Annotated[str, Path(alias="name", description="Name of the cron job.")]
@@ -49,16 +51,42 @@ def create_cron_job(
     return cron_job_record(services.cron_jobs.create(session, caller, body, key_ring))
 
 
-@router.get("/{name}", summary="Read a cron job with its last calls", responses=answers(404))
+@router.get("/{name}", summary="Read a cron job with its last calls", responses={**TAGGED, **answers(404)})
 def read_cron_job(
     name: CronJobName,
     caller: Reader,
     services: ServicesOf,
     session: ReadSession,
+    response: Response,
     namespace: Namespace = DEFAULT_NAMESPACE,
 ) -> CronJobDetails:
     """Return a cron job, the time of its next call, and the results of the last 20."""
-    return cron_job_details(services.cron_jobs.get(session, caller, name, namespace or DEFAULT_NAMESPACE))
+    found = services.cron_jobs.get(session, caller, name, namespace or DEFAULT_NAMESPACE)
+    set_etag(response, add_etag(found.cron_job))
+    return cron_job_details(found)
+
+
+@router.put(
+    "/{name}",
+    summary="Change, pause or resume a cron job; what the body leaves out stays",
+    description="With `enabled: false` it does not fire until `enabled: true`; ticks of that time are not made up. An "
+    "empty text removes `jobId`, `projectId`, or `secretName` with its `secretKey`.",
+    responses={**TAGGED, **answers(404, 412)},
+)
+def update_cron_job(
+    name: CronJobName,
+    body: CronJobUpdate,
+    caller: Writer,
+    services: ServicesOf,
+    session: WriteSession,
+    key_ring: KeyRingOf,
+    if_match: IfMatch,
+    response: Response,
+    namespace: Namespace = DEFAULT_NAMESPACE,
+) -> CronJobRecord:
+    changed = services.cron_jobs.update(session, caller, name, body, key_ring, namespace or DEFAULT_NAMESPACE, if_match)
+    set_etag(response, add_etag(changed.cron_job))
+    return cron_job_record(changed)
 
 
 @router.delete("/{name}", summary="Delete a cron job", responses=answers(404))

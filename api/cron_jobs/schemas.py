@@ -35,9 +35,11 @@ class CronJobRecord(Record):
     """As it was sent."""
     image: str | None
     """As it was sent."""
+    enabled: bool
+    """Whether it fires."""
     created_at: datetime
     next_tick_at: datetime | None
-    """When it fires next."""
+    """When it fires next; null while it is paused, and where its times never come."""
 
 
 class CronJobResult(Record):

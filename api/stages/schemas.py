@@ -21,7 +21,8 @@ class StageRecord(BaseModel):
     aliases: list[str]
     """Its other names."""
     arg_schema: dict[str, Any] = Field(
-        description="JSON schema of the arguments by name; `positional` lists those that may stand in a list, in order."
+        description="JSON schema of the arguments by name; `positional` are those that may stand in a list, in order; "
+        "`rest` is the last of them where it takes all further items."
     )
     usage_guide: str = Field(description="Markdown with an example.")
 

@@ -163,6 +163,10 @@ class Cluster:
         with _translate("The cluster refuses the cron job"):
             self._send(self._batch.create_namespaced_cron_job, manifest)
 
+    def replace_cron_job(self, manifest: dict[str, Any]) -> None:
+        with _translate("The cluster refuses the cron job"):
+            self._call(self._batch.replace_namespaced_cron_job, manifest["metadata"]["name"], body=manifest)
+
     def delete_cron_job(self, name: str) -> None:
         """Delete a cron job, and so its jobs and their pods."""
         with suppress(_Missing), _translate("The cron job cannot be deleted"):

@@ -13,7 +13,7 @@ from core.tables.messages import Message, Receiver
 class CronJob(Receiver):
     """A cron schedule whose ticks call an address; the ids of project and job are the body and refer to no rows.
 
-    `next_tick_at` is the first tick that has not been handled.
+    `next_tick_at` is the first tick that has not been handled; null while the cron job is not `enabled`.
     """
 
     __tablename__ = "cron_jobs"
@@ -23,6 +23,7 @@ class CronJob(Receiver):
     namespace: Mapped[str]
     schedule: Mapped[str]
     timezone: Mapped[str]
+    enabled: Mapped[bool] = mapped_column(default=True)
     project_id: Mapped[str | None] = mapped_column(Text)
     job_id: Mapped[str | None] = mapped_column(Text)
     secret_name: Mapped[str | None] = mapped_column(Text)

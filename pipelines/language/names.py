@@ -6,6 +6,7 @@ import difflib
 import heapq
 from collections.abc import Iterable
 from itertools import islice
+from typing import Literal
 
 from pydantic import BeforeValidator
 
@@ -36,7 +37,10 @@ def validate_choice(kind: str, values: Iterable[str]) -> BeforeValidator:
             raise ArgumentError(describe_unknown(kind, str(value), spellings.values()), "unknown-value")
         return chosen
 
-    return BeforeValidator(choose)
+    if isinstance(values, type):  # an enumeration, which the schema has anyway
+        return BeforeValidator(choose)
+    names = Literal[*spellings.values()]  # pyright: ignore[reportInvalidTypeForm]
+    return BeforeValidator(choose, json_schema_input_type=names)
 
 
 def suggest(name: str, known: Iterable[str]) -> list[str]:

@@ -27,3 +27,11 @@ def test_row_transforms_are_those_of_the_agent(job: Job, rival: Api):
     assert with_agent["warnings"] == []
     answer = rival.call("POST", "/agents/check", json={"pipelineYaml": CALLS, "agentId": job.agent_id})
     assert answer.status_code == 404
+
+
+def test_an_editor_asks_what_may_be_written_at_a_place(acme: Api) -> None:
+    text = "pipeline:\n  - {stage: wgetj"
+    found = acme.post("/agents/complete", {"pipelineYaml": text, "line": 2, "column": 18})
+    assert (found["start"], [each["text"] for each in found["suggestions"]]) == (13, ["wgetJoin"])
+    refused = acme.call("POST", "/agents/complete", json={"pipelineYaml": text, "line": 0, "column": 1})
+    assert (refused.status_code, refused.json()["details"][0]["path"]) == (400, "line")

@@ -6,7 +6,7 @@ import json
 import os
 import socket
 from contextlib import closing
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -175,10 +175,44 @@ def test_pages_of_a_namespace(acme: Api) -> None:
     assert [*first.json(), *acme.call("GET", following).json()] == created
 
 
+def test_a_cron_job_is_changed_paused_and_resumed(acme: Api, rival: Api) -> None:
+    made = acme.post(
+        CRON_JOBS, {"name": "changes", "schedule": "@daily", "webhookUrl": "https://a.b/", "jobId": "books"}
+    )
+    path = f"{CRON_JOBS}/changes"
+    tag = acme.call("GET", path).headers["ETag"]
+    paused = acme.call("PUT", path, json={"enabled": False}, headers={"If-Match": tag})
+    assert paused.json() == {**made, "enabled": False, "nextTickAt": None}
+    assert acme.call("PUT", path, json={"schedule": "@hourly"}, headers={"If-Match": tag}).status_code == 412
+    changes = {"cronSchedule": "0 4 * * *", "timezone": "Europe/Berlin", "webhookUrl": "https://c.d/", "jobId": ""}
+    changed = acme.call("PUT", path, json=changes).json()
+    kept = {"schedule": "0 4 * * *", "timezone": "Europe/Berlin", "webhookUrl": "https://c.d/", "jobId": None}
+    assert changed == {**made, **kept, "enabled": False, "nextTickAt": None}
+    at = datetime(2030, 1, 1, 3, tzinfo=UTC)  # 4 in Berlin
+    with closing(open_database(acme.settings)) as database:
+        with database.read() as session:
+            row = session.query(CronJob).filter_by(name="changes").one()
+        assert fire(database, row.id, at, at).message == "The cron job is paused."
+    assert acme.call("PUT", path, json={"enabled": True}).json()["nextTickAt"].endswith(("T02:00:00Z", "T03:00:00Z"))
+    for wrong, field in (
+        ({"schedule": "at five"}, "schedule"),
+        ({"timezone": "Mars/Base"}, "timezone"),
+        ({"webhookUrl": "ftp://a.b/"}, "webhookUrl"),
+        ({"secretName": "nobody's"}, "secretName"),
+        ({"secretKey": "apiKey"}, "secretName"),
+    ):
+        refused = acme.call("PUT", path, json=wrong)
+        assert (refused.status_code, refused.json()["details"][0]["path"]) == (400, field), wrong
+    assert acme.get(path)["schedule"] == "0 4 * * *"
+    assert rival.call("PUT", path, json={"enabled": False}).status_code == 404
+    answered(acme.call("DELETE", path))
+
+
 def test_scopes(server: Server, acme: Api) -> None:
     reader = server.caller(acme.organization_id, "etl:read")
     body = {"name": "no", "schedule": "@daily", "webhookUrl": "https://example.com/"}
     assert reader.call("POST", CRON_JOBS, json=body).status_code == 403
+    assert reader.call("PUT", f"{CRON_JOBS}/no", json={"enabled": False}).status_code == 403
     assert reader.call("DELETE", f"{CRON_JOBS}/no").status_code == 403
     assert reader.call("GET", CRON_JOBS).status_code == 200
 

@@ -88,6 +88,30 @@ def test_viewers_share_a_page_until_its_next_event(
     assert "It broke." in viewers[0].get(path).text  # who opens the page sees it as it is
 
 
+def test_viewers_share_the_pages_of_an_organization_a_project_and_a_job(
+    server: Server, acme: Api, job: Job, stack: ExitStack, rendered: list[str]
+):
+    execution = job.execute()
+    project = f"/console/projects/{job.project_id}"
+    viewers = [sign_in(stack, server, each) for each in (acme, server.caller(acme.organization_id, "admin"))] * 4
+    report(server, job, execution, 17)
+    for path in ("/console", project, f"{project}/jobs/{job.id}"):
+        rendered.clear()
+        with ThreadPoolExecutor(len(viewers)) as pool:
+            shown = list(pool.map(partial(get, path, 0), viewers))
+        assert {each.status_code for each in shown} == {200}
+        assert all("Sign out" not in each.text for each in shown)
+        assert len(rendered) == 1, path
+    last = report(server, job, execution, 4_711)
+    assert "4\u202f711" in get(f"{project}/jobs/{job.id}", last, viewers[0]).text
+    reader, stranger = server.caller(acme.organization_id, "etl:read"), server.caller("watching strangers")
+    month = "need a key with the scope"
+    assert month not in get("/console", 0, viewers[0]).text
+    assert month in get("/console", 0, sign_in(stack, server, reader)).text
+    assert job.project_id not in get("/console", 0, sign_in(stack, server, stranger)).text
+    assert get(project, last, sign_in(stack, server, stranger)).status_code == 404
+
+
 def test_shared_pages_keep_rights_and_organizations_apart(
     server: Server, acme: Api, rival: Api, job: Job, stack: ExitStack
 ):

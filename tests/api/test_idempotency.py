@@ -20,7 +20,8 @@ CSV = b"title,price\nkettle,19.5\n"
 # POSTs that make no record: they read, check, end something or are repeated safely by themselves
 OTHERS = {
     "stop_job", "reset_job", "stop_task", "cancel_execution", "cancel_backfill",
-    "mark_zombie_tasks", "process_pipeline_text", "validate_extension", "check_agent_pipeline", "try_agent_pipeline",
+    "mark_zombie_tasks", "process_pipeline_text", "validate_extension", "check_agent_pipeline",
+    "complete_agent_pipeline", "try_agent_pipeline",
     "propose_agent_selectors", "generate_extension_code", "test_credential",
     "test_webhook", "test_rule", "complete_job", "readmit_person",
     # the same file again changes nothing

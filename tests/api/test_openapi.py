@@ -171,11 +171,13 @@ def call_in_new_world(server: Server) -> Callable[[Operation], httpx.Response]:
     api = server.caller(f"example {uuid4().hex}", "super_admin")
     version = api.post("/admin/etl-library-versions", {"buildType": uuid4().hex, "buildNumber": 1})
     world = make_world(api, "an example") | {"id": str(version["id"]), "country": fill_country(api, "france")}
+    cron_job = {"name": "an example of a cron job", "schedule": "@daily", "webhookUrl": "https://example.com/"}
+    named = {"provider": "local", "name": api.post("/api/svc/cloud/scheduler/cronjobs", cron_job)["name"]}
 
     def call(operation: Operation) -> httpx.Response:
         [example] = (operation.body_schema or {})["examples"]
         body = example | {name: world[name] for name in example.keys() & world.keys()}
-        return api.call(operation.method, operation.path.format_map({"provider": "local"} | world), json=body)
+        return api.call(operation.method, operation.path.format_map(named | world), json=body)
 
     return call
 

@@ -74,8 +74,8 @@ def test_where_if_match_is_understood_the_openapi_file_says_so():
         for one in OPERATIONS
         if any(parameter["name"] == "If-Match" for parameter in one.spec.get("parameters", ()))
     }
-    # also the records of generic tables, notification rules, pools, and schedules, of which one is not deleted
-    assert len(told) == 2 * (len(PATHS) + 4) + 1
+    # also the records of generic tables, notification rules, pools, and schedules; a schedule and cron jobs are changed
+    assert len(told) == 2 * (len(PATHS) + 4) + 2
     for operation in OPERATIONS:
         if str(operation) in told:
             assert "412" in operation.spec["responses"]

@@ -171,6 +171,9 @@ def test_a_pipeline_is_mended_at_the_line_of_its_problem(
     page.get_by_role("button", name="Line 4").click()
     page.keyboard.type("  - {stage: extract, args: [{selector: b, method: text, as: bold}]}")
     expect(page.get_by_role("status")).to_have_text("The pipeline is valid.")
+    page.context.clear_cookies()
+    page.get_by_role("button", name="Save", exact=True).click()
+    sign_in_beside(walk, acme)
     page.get_by_role("button", name="Save", exact=True).click()
     expect(page.get_by_role("status")).to_have_text("Saved.")
     assert "as: bold" in acme.get(f"/agents/none/{job.agent_id}")["pipelineYaml"]
@@ -202,11 +205,16 @@ def test_a_session_that_ends_on_an_open_page_loses_nothing(
     walk.page.get_by_role("button", name="Run").click()
     expect(walk.page.get_by_text("Your session has ended.")).to_be_visible()
     walk.look("phone")
-    with walk.page.expect_popup() as opened:
-        walk.page.get_by_role("link", name="Sign in in a new tab").click()
-    opened.value.get_by_label("API key").fill(acme.key)
-    opened.value.get_by_role("button", name="Sign in").click()
-    expect(opened.value.get_by_role("heading", name="Running now")).to_be_visible()
+    sign_in_beside(walk, acme)
     expect(statement).to_have_value("SELECT max(price) AS highest FROM output")
     statement.press("Control+Enter")
     expect(walk.page.get_by_role("group", name="Answer")).to_contain_text("19.5")
+
+
+def sign_in_beside(walk: Walk, api: Api) -> None:
+    """Do what the page says when its session has ended."""
+    with walk.page.expect_popup() as opened:
+        walk.page.get_by_role("link", name="Sign in in a new tab").click()
+    opened.value.get_by_label("API key").fill(api.key)
+    opened.value.get_by_role("button", name="Sign in").click()
+    expect(opened.value.get_by_role("heading", name="Running now")).to_be_visible()

@@ -108,6 +108,52 @@ def test_a_click_on_the_page_writes_the_pipeline(
     assert "b.title" in agent["pipelineYaml"]
 
 
+def test_the_editor_completes_what_is_written_and_explains_it(
+    server: Server, workers: Api, open_walk: Callable[..., Walk]
+) -> None:
+    walk = open_walk()
+    page = walk.page
+    walk.sign_in(url_of(server), workers.key)
+    page.goto(f"{url_of(server)}/console/agents/new")
+    text, options = page.get_by_label("Pipeline in YAML"), page.get_by_role("listbox", name="Stages, arguments")
+    text.fill("fetch: {url: https://x.test/}\npipeline:\n  # 🍒\n  - ")
+    text.press("End")
+    text.press("Control+Space")
+    expect(options.get_by_role("option", name="stage:")).to_have_attribute("aria-selected", "true")
+    assert text.get_attribute("aria-activedescendant") == "suggestion-0"
+    text.press("Escape")
+    expect(options).to_be_hidden()
+    text.press_sequentially("{stage: wgetj")
+    expect(options.get_by_role("option")).to_contain_text(["wgetJoin"])
+    expect(page.locator("#count")).to_contain_text("1 suggestion")
+    walk.look("completion")
+    text.press("ArrowDown")
+    text.press("Tab")
+    text.press_sequentially(", args: [a, ")
+    options.get_by_role("option", name="joinType:").wait_for()
+    text.press_sequentially("{joinT")
+    text.press("Control+Space")
+    expect(options.get_by_role("option", name="joinType:")).to_have_attribute("aria-selected", "true")
+    text.press("Enter")
+    expect(options.get_by_role("option")).to_contain_text(["Inner", "LeftOuter"])  # the values of the accepted argument
+    text.press("ArrowUp")
+    text.press("ArrowUp")
+    text.press("Enter")
+    text.press_sequentially("}]}")
+    assert text.input_value().endswith("\n  - {stage: wgetJoin, args: [a, {joinType: Inner}]}")
+    expect(page.get_by_role("status").first).to_have_text("The pipeline is valid.")
+    box = text.bounding_box()
+    assert box
+    page.mouse.move(box["x"] + 120, box["y"] + 6 + 21.6 * 3.5)
+    expect(page.locator("#help")).to_contain_text("Follow every link of the page")
+    page.set_viewport_size({"width": 360, "height": 740})
+    text.press("End")
+    text.press_sequentially("\n  - {stage: ext")
+    options.get_by_role("option", name="extract").first.wait_for()
+    walk.look("completion_phone")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
 def test_a_fetched_page_runs_nothing_and_leads_nowhere(
     server: Server, workers: Api, site: Site, open_walk: Callable[..., Walk]
 ) -> None:
@@ -194,8 +240,15 @@ def test_a_schedule_is_made_paused_and_mended_at_its_field(
     page.get_by_role("button", name="Create").click()
     page.get_by_role("link", name="caller").click()
     expect(page.get_by_text("It has not called yet.")).to_be_visible()
+    page.get_by_label("Times", exact=True).fill("30 7 * * *")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("It calls next at")).to_contain_text(":30:00")
+    page.get_by_role("button", name="Pause").click()
+    expect(page.get_by_text("It is paused.")).to_be_visible()
     walk.look("cron_job")
-    page.go_back()
+    page.get_by_role("link", name="Schedules").first.click()
+    page.get_by_role("row", name="caller").get_by_role("button", name="Resume").click()
+    expect(page.get_by_role("row", name="caller").get_by_role("button", name="Pause")).to_be_visible()
     walk.look("schedules")
     walk.page.set_viewport_size({"width": 360, "height": 740})
     walk.look("schedules_phone")
@@ -287,16 +340,18 @@ def test_proven_selectors_are_accepted_and_refused(
 
 def test_another_organization_and_a_reader_see_no_page_and_no_button(server: Server, workers: Api) -> None:
     job = workers.job("private")
+    kept = {"name": "kept", "schedule": "@daily", "webhookUrl": "https://x.test/hook"}
+    workers.post("/api/svc/cloud/scheduler/cronjobs", kept)
     stranger, reader = server.caller("strangers"), server.caller(workers.organization_id, "etl:read")
     paths = (
         f"/console/projects/{job.project_id}/schedule",
         f"/console/projects/{job.project_id}/schedule/new",
         f"/console/agents/{job.agent_id}",
-        "/console/cron-jobs/of/caller",
+        "/console/cron-jobs/of/kept",
     )
     for caller, path, status in [(stranger, path, 404) for path in paths]:
         assert open_page(server, caller, path).status_code == status, path
-    for path in (*paths[:3], "/console/schedules", "/console/selectors", "/console/guide", "/console/cron-jobs/new"):
+    for path in (*paths, "/console/schedules", "/console/selectors", "/console/guide", "/console/cron-jobs/new"):
         shown = open_page(server, reader, path)
         assert shown.status_code == 200, path
         for button in ("data-action", 'id="try"', 'id="store"', 'id="crawl"', ">Save<", ">Create<"):

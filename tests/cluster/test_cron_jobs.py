@@ -64,6 +64,9 @@ def test_a_cron_job_of_the_cluster_executes_a_job(service: Service, cluster: Kub
         assert service.wait(job, execution)["status"] == "COMPLETED"
         for kind, text in cluster.dump().items():
             assert service.key not in text, kind
+        paused = client.put(f"{cron_jobs}/minutely", params=own, json={"enabled": False, "schedule": "@hourly"})
+        assert (paused.status_code, paused.json()["nextTickAt"]) == (200, None), paused.text
+        assert '"suspend": true' in cluster.dump()["cronjobs"]
         assert client.delete(f"{cron_jobs}/minutely", params=own).status_code == 200
         assert client.get(f"{cron_jobs}/minutely", params=own).status_code == 404
         wait_until(lambda: not cluster.list_jobs(), PATIENCE_SECONDS)

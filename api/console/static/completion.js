@@ -1,86 +1,93 @@
-// Names of tables and columns for the word before the cursor of a statement.
-import { call } from "./rest.js";
+// A list of suggestions under a box of text: arrows choose, Enter or Tab accepts, Esc closes, Ctrl+Space asks.
+// The box stays focused: `aria-activedescendant` tells a screen reader the chosen one, and `count` how many there are.
+const PAUSE = 120;
 
-const MOST = 8, SHORTEST = 1;
-const WORD = /[\w.]+$/;
-
-export function prepareCompletion(statement, list, own) {
-  const columns = new Map(); // by "schema.table"
-  let tables = null, options = [], active = -1, start = 0;
-
-  async function loadColumns(name, schema, table) {
-    if (columns.has(name)) return;
-    columns.set(name, []);
-    const query = new URLSearchParams({ table, schema });
-    const found = await call("GET", `/datasets/query/columns?${query}`).catch(() => []);
-    columns.set(name, found.map((each) => each.name));
-  }
-
-  async function load() {
-    if (tables) return;
-    tables = ["output"];
-    await loadColumns("output", own.schema, own.table);
-    const found = await call("GET", "/datasets/query/tables").catch(() => []);
-    tables = ["output", ...found.map((each) => `${each.schema}.${each.name}`)];
-  }
-
-  const quote = (name) => (/^[a-z_]\w*$/.test(name) ? name : `"${name.replaceAll('"', '""')}"`);
+// `ask(box)` returns { start, options: [{ text, about }] }, or null; `place(list, start)` moves the list to the word.
+export function attachCompletion(box, list, count, ask, place = () => {}) {
+  let options = [], active = -1, start = 0, turn = 0, timer = null;
 
   function close() {
+    turn++;
+    clearTimeout(timer);
     list.hidden = true;
+    options = [];
     active = -1;
-    statement.removeAttribute("aria-activedescendant");
+    count.textContent = "";
+    box.removeAttribute("aria-activedescendant");
   }
 
-  function accept(place) {
-    const end = statement.selectionEnd;
-    statement.setRangeText(options[place], start, end, "end");
+  function accept(number) {
+    const { text } = options[number];
+    box.setRangeText(text, start, box.selectionEnd, "end");
     close();
-    statement.focus();
+    box.focus();
+    box.dispatchEvent(new InputEvent("input", { data: text.endsWith(" ") ? text : null }));
   }
 
-  function activate(place) {
-    active = (place + options.length) % options.length;
-    [...list.children].forEach((item, number) => item.setAttribute("aria-selected", String(number === active)));
-    statement.setAttribute("aria-activedescendant", `suggestion-${active}`);
+  function activate(number) {
+    active = (number + options.length) % options.length;
+    [...list.children].forEach((item, each) => item.setAttribute("aria-selected", String(each === active)));
+    list.children[active].scrollIntoView({ block: "nearest" });
+    box.setAttribute("aria-activedescendant", list.children[active].id);
   }
 
-  async function suggest() {
-    await load();
-    const word = WORD.exec(statement.value.slice(0, statement.selectionStart))?.[0] ?? "";
-    if (word.length < SHORTEST) return close();
-    for (const name of tables.slice(1)) {
-      if (statement.value.includes(name)) await loadColumns(name, ...name.split("."));
+  function build({ text, about }, number) {
+    const item = document.createElement("li");
+    item.id = `suggestion-${number}`;
+    item.setAttribute("role", "option");
+    item.setAttribute("aria-selected", "false");
+    const word = document.createElement("code");
+    word.textContent = text;
+    item.append(word);
+    if (about) {
+      const words = document.createElement("small");
+      words.textContent = ` ${about}`;
+      item.append(words);
     }
-    const all = new Set([...[...columns.values()].flat().map(quote), ...tables]);
-    const begins = word.toLowerCase();
-    options = [...all].filter((each) => each.replace(/^"/, "").toLowerCase().startsWith(begins) && each !== word).slice(0, MOST);
-    if (!options.length) return close();
-    start = statement.selectionStart - word.length;
-    list.replaceChildren(...options.map((each, place) => {
-      const item = document.createElement("li");
-      item.id = `suggestion-${place}`;
-      item.setAttribute("role", "option");
-      item.setAttribute("aria-selected", "false");
-      item.textContent = each;
-      item.addEventListener("mousedown", (event) => {
-        event.preventDefault();
-        accept(place);
-      });
-      return item;
-    }));
-    active = -1;
-    list.hidden = false;
+    item.addEventListener("mousedown", (event) => {
+      event.preventDefault(); // the box stays focused
+      accept(number);
+    });
+    return item;
   }
 
-  statement.addEventListener("input", suggest);
-  statement.addEventListener("blur", close);
-  statement.addEventListener("keydown", (event) => {
-    if (list.hidden) return;
-    if (event.key === "ArrowDown" || event.key === "ArrowUp") activate(active + (event.key === "ArrowDown" ? 1 : -1));
+  async function suggest(wanted) {
+    const mine = ++turn;
+    clearTimeout(timer);
+    const found = await ask(box, wanted);
+    if (mine !== turn) return;
+    if (!found?.options.length || document.activeElement !== box) return close();
+    ({ start, options } = found);
+    active = -1;
+    list.replaceChildren(...options.map(build));
+    list.scrollTop = 0;
+    list.hidden = false;
+    place(list, start);
+    count.textContent = `${options.length} suggestion${options.length > 1 ? "s" : ""}: arrow down to choose`;
+    if (wanted) activate(0);
+  }
+
+  // An event without data is a paste, an undo or an accepted value: nobody is in the middle of a word.
+  box.addEventListener("input", (event) => {
+    close();
+    if (event.data) timer = setTimeout(suggest, PAUSE, false);
+  });
+  box.addEventListener("blur", close);
+  box.addEventListener("click", close);
+  box.addEventListener("keydown", (event) => {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (event.key === " " && event.ctrlKey) suggest(true);
+    else if (list.hidden) {
+      if (step || event.key.startsWith("Arrow")) close(); // an answer that comes now is for another place
+      return;
+    } else if (step) activate(active < 0 && step < 0 ? options.length - 1 : active + step);
     else if (event.key === "Escape") close();
     else if ((event.key === "Enter" || event.key === "Tab") && active >= 0) accept(active);
-    else return;
+    else {
+      if (event.key.startsWith("Arrow") || event.key === "Enter") close();
+      return;
+    }
     event.preventDefault();
+    event.stopPropagation();
   });
 }

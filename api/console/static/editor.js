@@ -110,12 +110,33 @@ export function prepareEditor() {
     text.dispatchEvent(new Event("input"));
   }
 
+  // Pixels of the text: where it begins in its box, the height of a line, the width of a character.
+  function measure() {
+    const style = getComputedStyle(text), pen = document.createElement("canvas").getContext("2d");
+    pen.font = style.font;
+    const [left, top, height] = [style.paddingLeft, style.paddingTop, style.lineHeight].map(parseFloat);
+    return { left: left - text.scrollLeft, top: top - text.scrollTop, height, width: pen.measureText("0").width };
+  }
+
   function lineAt(event) {
-    const style = getComputedStyle(text);
-    const top = text.getBoundingClientRect().top + parseFloat(style.paddingTop);
-    return Math.floor((event.clientY - top + text.scrollTop) / parseFloat(style.lineHeight)) + 1;
+    const { top, height } = measure();
+    return Math.floor((event.clientY - text.getBoundingClientRect().top - top) / height) + 1;
+  }
+
+  // The position in the text that the mouse points at.
+  function offsetAt(event) {
+    const { left, width } = measure(), rows = text.value.split("\n"), row = Math.min(lineAt(event), rows.length);
+    const column = Math.floor((event.clientX - text.getBoundingClientRect().left - left) / width);
+    const before = rows.slice(0, row - 1).reduce((sum, each) => sum + each.length + 1, 0);
+    return before + Math.max(0, Math.min(column, rows[row - 1].length));
+  }
+
+  // The place under a position of the text, in the box around the editor.
+  function locate(offset) {
+    const { left, top, height, width } = measure(), rows = text.value.slice(0, offset).split("\n");
+    return { left: text.offsetLeft + left + rows.at(-1).length * width, top: text.offsetTop + top + rows.length * height };
   }
 
   const line = () => text.value.slice(0, text.selectionStart).split("\n").length;
-  return { agent: agentId, save, write, go, line, lineAt };
+  return { agent: agentId, save, write, go, line, lineAt, locate, offsetAt };
 }

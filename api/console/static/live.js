@@ -8,10 +8,10 @@ const OF_STATE = 300, OF_PROGRESS = 3000, RECONNECT = 2000;
 let due = null;
 let running = Promise.resolve();
 let ended = false;
-let seen = ""; // the id of the last event: the page that is fetched is not older
+let seen = "0"; // the id of the last event: the page that is fetched is not older
 
 async function refresh() {
-  const response = await fetch(location.href, { headers: seen ? { "X-Spindle-Event": seen } : {} });
+  const response = await fetch(location.href, { headers: { "X-Spindle-Event": seen } });
   if (response.status === 401) {
     ended = true;
     return notify(new Refusal(""));

@@ -11,8 +11,11 @@ follow();
 async function prepare() {
   const has = (selector) => document.querySelector(selector) !== null;
   if (has("#editor")) {
-    const [{ prepareEditor }, { prepareTrial }] = await Promise.all([import("./editor.js"), import("./trial.js")]);
-    prepareTrial(prepareEditor());
+    const names = ["./editor.js", "./trial.js", "./pipeline_words.js"];
+    const [{ prepareEditor }, { prepareTrial }, { preparePipelineWords }] = await Promise.all(names.map((name) => import(name)));
+    const editor = prepareEditor();
+    if (editor) preparePipelineWords(editor);
+    prepareTrial(editor);
   }
   if (has("#guide")) (await import("./guide.js")).prepareGuide();
   if (has("#sql")) (await import("./sql.js")).prepareSql();

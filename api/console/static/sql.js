@@ -1,6 +1,7 @@
 // The box for a statement over one dataset, with the statements that this browser ran before.
-import { prepareCompletion } from "./completion.js";
+import { attachCompletion } from "./completion.js";
 import { call, notify } from "./rest.js";
+import { createNames } from "./table_names.js";
 import { buildTable } from "./tables.js";
 
 const MOST_ROWS = 1000, MOST_STATEMENTS = 30, HISTORY = "spindle-statements";
@@ -34,8 +35,8 @@ function remember(statement) {
 export function prepareSql() {
   const form = document.getElementById("sql");
   if (!form) return;
-  const ids = ["statement", "answer", "save", "history", "suggestions"];
-  const [statement, answer, button, history, suggestions] = ids.map((id) => document.getElementById(id));
+  const ids = ["statement", "answer", "save", "history", "suggestions", "count"];
+  const [statement, answer, button, history, suggestions, count] = ids.map((id) => document.getElementById(id));
   let rows = [];
 
   function showHistory() {
@@ -73,5 +74,5 @@ export function prepareSql() {
     }
   });
   showHistory();
-  prepareCompletion(statement, suggestions, form.dataset);
+  attachCompletion(statement, suggestions, count, createNames(form.dataset));
 }

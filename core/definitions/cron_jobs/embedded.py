@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from sqlalchemy.orm import Session
 
-from core.definitions.cron_jobs.models import DEFAULT_NAMESPACE, CronJobCreate
+from core.definitions.cron_jobs.models import DEFAULT_NAMESPACE, CronJobCreate, CronJobUpdate
 from core.definitions.cron_jobs.repository import CronJobRepository
 from core.definitions.cron_jobs.scheduler import CronJobStatus
 from core.definitions.identity.api_keys import Identity
@@ -31,6 +31,19 @@ class EmbeddedCronScheduler:
         cron_job = cron_jobs.get(name, namespace)
         return build_status(cron_job, cron_jobs.list_last_calls(cron_job))
 
+    def update(
+        self,
+        session: Session,
+        caller: Identity,
+        name: str,
+        changes: CronJobUpdate,
+        key_ring: KeyRing,
+        namespace: str = DEFAULT_NAMESPACE,
+        if_match: Collection[str] = (),
+    ) -> CronJobStatus:
+        cron_jobs = CronJobRepository(session, caller.organization_id)
+        return build_status(cron_jobs.update(self._settings, key_ring, name, namespace, changes, if_match))
+
     def delete(self, session: Session, caller: Identity, name: str, namespace: str = DEFAULT_NAMESPACE) -> None:
         CronJobRepository(session, caller.organization_id).delete(name, namespace)
 
@@ -49,5 +62,5 @@ def list_cron_jobs(
 
 
 def build_status(cron_job: CronJob, calls: Sequence[CronJobCall] = ()) -> CronJobStatus:
-    following = parse_cron(cron_job.schedule).list_next(now(), cron_job.timezone, 1)
+    following = parse_cron(cron_job.schedule).list_next(now(), cron_job.timezone, 1) if cron_job.enabled else ()
     return CronJobStatus(cron_job, following[0] if following else None, calls)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from core.definitions.cron_jobs.caller import BODY, KEY, TICK, URL
 from core.definitions.cron_jobs.embedded import build_status
-from core.definitions.cron_jobs.models import DEFAULT_NAMESPACE, CronJobCreate
+from core.definitions.cron_jobs.models import DEFAULT_NAMESPACE, CronJobCreate, CronJobUpdate
 from core.definitions.cron_jobs.repository import SHOWN_CALLS, CronJobRepository
 from core.definitions.cron_jobs.scheduler import CronJobStatus
 from core.definitions.identity.api_keys import Identity
@@ -56,6 +56,23 @@ class KubernetesCronScheduler:
         jobs = Cluster(self._settings, cron_job.namespace).list_jobs(f"{CRON_JOB}={cron_job.id}")
         calls = sorted(map(_read_call, jobs), key=lambda call: call.tick_at, reverse=True)
         return build_status(cron_job, calls[:SHOWN_CALLS])
+
+    def update(
+        self,
+        session: Session,
+        caller: Identity,
+        name: str,
+        changes: CronJobUpdate,
+        key_ring: KeyRing,
+        namespace: str = DEFAULT_NAMESPACE,
+        if_match: Collection[str] = (),
+    ) -> CronJobStatus:
+        cron_jobs = CronJobRepository(session, caller.organization_id)
+        cron_job, columns = cron_jobs.apply(self._settings, name, namespace, changes, if_match)
+        self._check(columns)
+        manifest = build_cron_job(self._settings, cron_job)
+        Cluster(self._settings, cron_job.namespace).replace_cron_job(manifest)
+        return build_status(cron_job)
 
     def delete(self, session: Session, caller: Identity, name: str, namespace: str = DEFAULT_NAMESPACE) -> None:
         cron_jobs = CronJobRepository(session, caller.organization_id)
@@ -141,6 +158,7 @@ def build_cron_job(settings: Settings, cron_job: CronJob) -> Manifest:
         "spec": {
             "schedule": parse_cron(cron_job.schedule).expression,
             "timeZone": cron_job.timezone,
+            "suspend": not cron_job.enabled,
             "concurrencyPolicy": "Replace",  # a new tick says the same to the receiver
             "successfulJobsHistoryLimit": 10,
             "failedJobsHistoryLimit": 10,

@@ -19,21 +19,19 @@ MAX_TEXT_LENGTH = 2048
 REQUIRED = ("name", "schedule", "webhook_url")
 
 
-class CronJobCreate(Changes):
-    """`name`, `webhookUrl` and one of `schedule` and `cronSchedule` are required."""
+class CronJobUpdate(Changes):
+    """Fields that are left out keep their value; an empty text removes an optional one."""
 
-    model_config = example(
-        {"name": "nightly", "schedule": "30 2 * * *", "webhookUrl": "https://example.com/hook", "jobId": "books"}
-    )
+    model_config = example({"schedule": "0 4 * * *", "timezone": "Europe/Berlin", "enabled": True})
 
-    name: Name
-    namespace: str | None = Field(default=None, description="Groups cron jobs; `default` when left out.")
     schedule: str | None = Field(
         default=None, description="When it fires: minute, hour, day, month and weekday, such as `30 6 * * MON-FRI`."
     )
     cron_schedule: str | None = Field(default=None, description="Another name of `schedule`.")
-    timezone: str | None = Field(default=None, description="Timezone of the schedule; `UTC` when left out.")
-    webhook_url: str = Field(description="The http or https address that is called. Redirects are not followed.")
+    timezone: str | None = Field(default=None, description="Timezone of the schedule; `UTC` when left out at first.")
+    webhook_url: str | None = Field(
+        default=None, description="The http or https address that is called. Redirects are not followed."
+    )
     job_id: str | None = Field(default=None, description="Is posted as `jobId`.")
     project_id: str | None = Field(default=None, description="Is posted as `projectId`.")
     secret_name: str | None = Field(
@@ -42,8 +40,22 @@ class CronJobCreate(Changes):
         "Secret that the operator allows.",
     )
     secret_key: str | None = Field(
-        default=None, description="Field of that credential, such as `apiSecret`; `apiKey` when left out."
+        default=None, description="Field of that credential, such as `apiSecret`; `apiKey` when left out at first."
     )
+    enabled: bool | None = None
+    """Whether it fires; true when left out at first."""
+
+
+class CronJobCreate(CronJobUpdate):
+    """`name`, `webhookUrl` and one of `schedule` and `cronSchedule` are required."""
+
+    model_config = example(
+        {"name": "nightly", "schedule": "30 2 * * *", "webhookUrl": "https://example.com/hook", "jobId": "books"}
+    )
+
+    name: Name
+    namespace: str | None = Field(default=None, description="Groups cron jobs; `default` when left out.")
+    webhook_url: str = Field(description="The http or https address that is called. Redirects are not followed.")  # pyright: ignore[reportIncompatibleVariableOverride,reportGeneralTypeIssues]
     cluster_provider: str | None = Field(default=None, description="Stored, without effect on this machine.")
     cluster_config_id: str | None = Field(default=None, description="Stored, without effect on this machine.")
     image: str | None = Field(
@@ -52,7 +64,7 @@ class CronJobCreate(Changes):
 
     def to_columns(self) -> dict[str, Any]:
         """Return the columns with their defaults; an empty text counts as left out. The URL is not checked."""
-        texts = {field: getattr(self, field) or None for field in type(self).model_fields}
+        texts = {field: getattr(self, field) or None for field in type(self).model_fields if field != "enabled"}
         texts |= {"schedule": texts["schedule"] or texts["cron_schedule"], "cron_schedule": None}
         missing = next((to_camel(field) for field in REQUIRED if texts[field] is None), None)
         if missing is not None:
@@ -60,7 +72,7 @@ class CronJobCreate(Changes):
         columns = Changes.to_columns(self.model_copy(update=texts))
         for field, value in columns.items():
             longest = NAME_LENGTH if field == "namespace" else MAX_TEXT_LENGTH
-            if len(value) > longest:
+            if isinstance(value, str) and len(value) > longest:
                 raise BadInput(f"'{to_camel(field)}' is longer than {longest} characters.", path=to_camel(field))
         parse_cron(columns["schedule"], "schedule")
         parse_timezone(columns.setdefault("timezone", DEFAULT_TIMEZONE))

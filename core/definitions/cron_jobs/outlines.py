@@ -30,7 +30,7 @@ class CronJobOutline:
 def load_cron_job_outlines(session: Session, cron_job_ids: Collection[str] | None = None) -> list[CronJobOutline]:
     """Return the outlines of these cron jobs, or of those of all organizations, oldest first.
 
-    One without a next tick is left out: it has none, or a cluster fires it.
+    One without a next tick is left out: it has none, is paused, or a cluster fires it.
     """
     query = select(CronJob, Organization).join(Organization, Organization.id == CronJob.organization_id)
     query = query.where(CronJob.next_tick_at.is_not(None))

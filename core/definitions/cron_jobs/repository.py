@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, func, or_, select
 from sqlalchemy.orm import Session
 
-from core.definitions.cron_jobs.models import CronJobCreate
+from core.definitions.cron_jobs.models import CronJobCreate, CronJobUpdate
 from core.definitions.cron_jobs.secret import load_secret
 from core.definitions.schedules.cron import parse_cron
 from core.errors import BadInput
 from core.infra.encryption import KeyRing
 from core.infra.http_client import check_target_url
+from core.infra.preconditions import check_etag
 from core.infra.repository import Repository, lock_organization
 from core.infra.settings import Settings
 from core.infra.validation import is_storable
@@ -35,7 +36,43 @@ class CronJobRepository(Repository[CronJob]):
         if "secret_name" in columns:
             load_secret(self.session, self.organization_id, columns["secret_name"], columns["secret_key"], key_ring)
         cron_job = self.insert(settings, columns)
-        cron_job.next_tick_at = next(parse_cron(cron_job.schedule).iterate(now(), cron_job.timezone), None)
+        return self._plan(cron_job)
+
+    def update(
+        self,
+        settings: Settings,
+        key_ring: KeyRing,
+        name: str,
+        namespace: str,
+        changes: CronJobUpdate,
+        if_match: Collection[str],
+    ) -> CronJob:
+        """Change a cron job; raise BadInput when it could not be fired any more, or PreconditionFailed."""
+        cron_job, columns = self.apply(settings, name, namespace, changes, if_match)
+        if "secret_name" in columns:
+            load_secret(self.session, self.organization_id, columns["secret_name"], columns["secret_key"], key_ring)
+        return self._plan(cron_job)
+
+    def apply(
+        self, settings: Settings, name: str, namespace: str, changes: CronJobUpdate, if_match: Collection[str]
+    ) -> tuple[CronJob, dict[str, Any]]:
+        """Change the row of a cron job that the service does not fire, and return its columns as they are set."""
+        lock_organization(self.session, self.organization_id)
+        cron_job = self.get(name, namespace)
+        check_etag(cron_job, if_match)
+        columns = _merge(cron_job, changes).to_columns()
+        if columns["url"] != cron_job.url:
+            columns["url"] = check_target_url(settings, columns["url"], "webhookUrl")
+        for field in CronJobUpdate.model_fields.keys() & CronJob.__table__.columns.keys():
+            setattr(cron_job, field, columns.get(field))
+        cron_job.url = columns["url"]
+        self.session.flush()
+        return cron_job, columns
+
+    def _plan(self, cron_job: CronJob) -> CronJob:
+        """Set the tick that the service fires next."""
+        ticks = parse_cron(cron_job.schedule).iterate(now(), cron_job.timezone) if cron_job.enabled else iter(())
+        cron_job.next_tick_at = next(ticks, None)
         self.session.flush()
         return cron_job
 
@@ -78,6 +115,17 @@ class CronJobRepository(Repository[CronJob]):
         if self.session.scalar(self._select().where(CronJob.namespace == namespace, CronJob.name == name)):
             sentence = f"The namespace '{namespace}' has a cron job with this name already. Delete it first."
             raise BadInput(sentence, code="name-taken", path="name")
+
+
+def _merge(cron_job: CronJob, changes: CronJobUpdate) -> CronJobCreate:
+    """Return the cron job with the changes, as it would be created."""
+    given = changes.model_dump(exclude_none=True)
+    schedule = given.pop("schedule", "") or given.pop("cron_schedule", "") or cron_job.schedule
+    if given.get("secret_name") == "":
+        given["secret_key"] = ""  # a field of the credential that goes
+    known = CronJobCreate.model_fields.keys() & CronJob.__table__.columns.keys()
+    stored = {field: getattr(cron_job, field) for field in known} | {"webhook_url": cron_job.url}
+    return CronJobCreate.model_validate(stored | given | {"schedule": schedule})
 
 
 def delete_cron_jobs_of_project(session: Session, organization_id: str, project_id: str) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
 from sqlalchemy.orm import Session
 
-from core.definitions.cron_jobs.models import DEFAULT_NAMESPACE, CronJobCreate
+from core.definitions.cron_jobs.models import DEFAULT_NAMESPACE, CronJobCreate, CronJobUpdate
 from core.definitions.identity.api_keys import Identity
 from core.infra.encryption import KeyRing
 from core.tables import CronJob, CronJobCall
@@ -34,6 +34,19 @@ class CronScheduler(Protocol):
     def get(
         self, session: Session, caller: Identity, name: str, namespace: str = DEFAULT_NAMESPACE
     ) -> CronJobStatus: ...
+
+    def update(
+        self,
+        session: Session,
+        caller: Identity,
+        name: str,
+        changes: CronJobUpdate,
+        key_ring: KeyRing,
+        namespace: str = DEFAULT_NAMESPACE,
+        if_match: Collection[str] = (),
+    ) -> CronJobStatus:
+        """Change, pause or resume a cron job. Calls of earlier ticks that wait for another attempt are still made."""
+        ...
 
     def delete(self, session: Session, caller: Identity, name: str, namespace: str = DEFAULT_NAMESPACE) -> None:
         """Delete a cron job with its calls: those that wait for another attempt are not made."""

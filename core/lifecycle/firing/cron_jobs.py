@@ -41,6 +41,8 @@ def fire(database: Database, cron_job_id: str, tick_at: datetime, at: datetime) 
             return FiredCall(None, "The cron job was deleted.")
         if tick_at < cron_job.created_at:
             return FiredCall(None, "The tick is older than the cron job.")
+        if not cron_job.enabled:
+            return FiredCall(None, "The cron job is paused.")
         following = _list_next(cron_job, tick_at)
         if following and following[0] <= at:
             return FiredCall(None, "The tick was missed, and a later one has passed since.")
