@@ -31,13 +31,16 @@ def open_session(request: Request, services: Services, caller: Identity, token: 
     return response
 
 
-def close_session(request: Request, services: Services) -> None:
-    """End the browser's session, if it has one."""
-    if token := extract_session(request.headers):
-        with suppress(Unauthorized):  # of a session that has ended
-            record_action(services.database, services.keys.authenticate(token), "sign_out", {}, HTTPStatus.SEE_OTHER)
-        end_session(services.database, token)
-        services.keys.remove_session(token)
+def close_session(request: Request, services: Services) -> str | None:
+    """End the browser's session, if it has one; return the ID token with which a person began it."""
+    token = extract_session(request.headers)
+    if token is None:
+        return None
+    with suppress(Unauthorized):  # of a session that has ended
+        record_action(services.database, services.keys.authenticate(token), "sign_out", {}, HTTPStatus.SEE_OTHER)
+    id_token = end_session(services.database, token)
+    services.keys.remove_session(token)
+    return id_token
 
 
 def set_cookie(

@@ -86,8 +86,11 @@ def sign_in(
 
 @router.post(f"{HOME}/sign-out")
 def sign_out(request: Request, services: ServicesOf) -> Response:
+    """End the session here, and lead a person who came by the provider there, to end the session there too."""
     check_origin(request, services)
-    close_session(request, services)
-    response = RedirectResponse(HOME, HTTPStatus.SEE_OTHER)
+    id_token = close_session(request, services)
+    response: Response = RedirectResponse(HOME, HTTPStatus.SEE_OTHER)
+    if id_token is not None and services.provider is not None:
+        response = provider.leave(request, services, services.provider, id_token)
     response.delete_cookie(SESSION_COOKIE)
     return response

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from datetime import timedelta
@@ -30,6 +31,7 @@ GROUPS = ",".join(
         *("guests=staff", "away=nowhere", "others=guests:admin"),
     )
 )
+SIGN_OUT = f"{SIGN_IN}/sign-out"
 OF_CONSOLE = {CONSOLE_HEADER: "1"}
 
 
@@ -74,6 +76,9 @@ class Browser:
     def call(self, method: str, path: str, **request: Any) -> httpx.Response:
         """Call REST as the console's pages do."""
         return self.client.request(method, f"{BASE}{path}", headers=OF_CONSOLE, **request)
+
+    def sign_out(self) -> httpx.Response:
+        return self.client.post("/console/sign-out", headers={"Origin": str(self.client.base_url)})
 
     @property
     def signed_in(self) -> bool:
@@ -128,8 +133,13 @@ def test_a_person_signs_in_and_out(open_browser: OpenBrowser, provider: OidcProv
     me = answered(browser.call("GET", "/auth/people/me"))
     assert (me["email"], me["role"], me["roleFromProvider"]) == ("ann@example.test", "operator", True)
     assert me in staff.get("/auth/people")
-    browser.client.post("/console/sign-out", headers={"Origin": str(browser.client.base_url)})
-    assert not browser.signed_in
+    page = browser.sign_out().text
+    shown = re.search(r'href="(.*?/end_session.*?)"', page)
+    assert shown is not None
+    query = parse_qs(urlsplit(shown[1].replace("&amp;", "&")).query)
+    assert (query["client_id"], len(query["id_token_hint"])) == (["spindle"], 1)
+    back = browser.client.get(query["post_logout_redirect_uri"][0])
+    assert (back.status_code, back.headers["Location"], browser.signed_in) == (303, "/console", False)
     mine = [each["action"] for each in staff.get("/audit") if each["personId"] == me["id"]]
     assert mine == ["sign_out", "sign_in"]
 
@@ -140,10 +150,12 @@ def test_a_key_signs_in_beside_the_provider(open_browser: OpenBrowser, staff: Ap
     browser.client.post("/console/sign-in", data=form, headers={"Origin": str(browser.client.base_url)})
     assert browser.signed_in
     assert browser.call("GET", "/auth/people/me").status_code == 404
+    assert browser.sign_out().status_code == 303
 
 
 def test_without_a_provider_there_is_none(server: Server):
     assert server.client.get(SIGN_IN).status_code == 404
+    assert server.client.post(SIGN_OUT, data={"logout_token": "x"}).status_code == 404
     assert SIGN_IN not in server.client.get("/console").text
 
 
@@ -248,6 +260,39 @@ def test_removal_ends_sessions_and_keys_at_once(enter: Callable[..., Browser], o
     staff.post(f"/auth/people/{person}/readmit")
     assert open_browser().sign_in("bob").status_code == 303
     assert staff.client.get(f"{BASE}/projects", headers=key).status_code == 401
+
+
+def test_a_sign_out_at_the_provider_ends_sessions_at_once(
+    open_browser: OpenBrowser, provider: OidcProvider, staff: Api, office: Server
+):
+    def enter(subject: str, **claims: str) -> Browser:
+        provider.set_person(subject, "viewers", **claims)
+        browser = open_browser()
+        browser.sign_in(subject)
+        assert browser.signed_in
+        return browser
+
+    def send(token: str) -> int:
+        return office.client.post(SIGN_OUT, data={"logout_token": token}).status_code
+
+    desk, phone, other = enter("uma", sid="desk"), enter("uma", sid="phone"), enter("vic", sid="other")
+    made = answered(desk.call("POST", "/auth/people/me/api-keys", json={"name": "own", "expiresAt": in_days(9)}))
+    assert send(provider.sign_logout(sub="uma", sid="other")) == 200  # no session of hers
+    assert (desk.signed_in, phone.signed_in, other.signed_in) == (True, True, True)
+    assert send(provider.sign_logout(sid="phone")) == 200
+    assert (desk.signed_in, phone.signed_in, other.signed_in) == (True, False, True)
+    all_of_hers = provider.sign_logout(sub="uma")
+    assert send(all_of_hers) == 200
+    assert (desk.signed_in, other.signed_in) == (False, True)
+    assert staff.client.get(f"{BASE}/projects", headers={"X-API-Key": made["key"]}).status_code == 200
+    again = enter("uma", sid="again")
+    assert (send(all_of_hers), send("x"), send("")) == (400, 400, 400)
+    assert (again.signed_in, send(provider.sign_logout(sub="nobody"))) == (True, 200)
+    unnamed = enter("wim")
+    assert send(provider.sign_logout(sub="wim", sid="unknown")) == 200
+    assert (unnamed.signed_in, other.signed_in) == (False, True)
+    ended = [each["actor"] for each in staff.get("/audit") if each["action"] == "sign_out_by_provider"]
+    assert ended == ["Wim", "Uma", "Uma"]
 
 
 def test_a_change_of_the_role_counts_at_once(enter: Callable[..., Browser], open_browser: OpenBrowser, staff: Api):
