@@ -37,6 +37,7 @@ def install(app: FastAPI) -> None:
     for each in (provider, administration, pages, agents, datasets, schedules, dagster):
         app.include_router(each.router)
     app.include_router(pages.live_router)
+    app.mount(f"{dagster.PREFIX}/_next", dagster.Scripts())
     app.include_router(dagster.pages)
     app.mount(f"{HOME}/static", _Files(packages=[("api.console", "static")]))
 

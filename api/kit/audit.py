@@ -43,7 +43,8 @@ class AuditLog:
                 start = message
                 return
             if start:
-                await run_in_threadpool(_record, scope, start["status"], _find_ids(start, message))
+                if _is_recorded(scope):
+                    await run_in_threadpool(_record, scope, start["status"], _find_ids(start, message))
                 await send(start)
                 start = {}
             await send(message)
@@ -51,19 +52,22 @@ class AuditLog:
         try:
             await self._app(scope, receive, send_recorded)
         except Exception:
-            await run_in_threadpool(_record, scope, 500, {})
+            if _is_recorded(scope):
+                await run_in_threadpool(_record, scope, 500, {})
             raise
 
 
+def _is_recorded(scope: Scope) -> bool:
+    scopes = scope.get("state", {}).get("scopes")
+    return scopes is not None and "route" in scope and not (scopes and READING_SCOPES.issuperset(scopes))
+
+
 def _record(scope: Scope, status: int, made: Mapping[str, str]) -> None:
-    state, route = scope.get("state", {}), scope.get("route")
-    scopes = state.get("scopes")
-    if scopes is None or route is None or (scopes and READING_SCOPES.issuperset(scopes)):
-        return
     services = cast("Services", scope["app"].state.services)
     named = {name: str(value).replace(SLASH, "/") for name, value in scope.get("path_params", {}).items()}
     new = {name: value for name, value in made.items() if value not in named.values()}
-    record_action(services.database, state["identity"], make_operation_id(route), named | new, status)
+    action = make_operation_id(scope["route"])
+    record_action(services.database, scope["state"]["identity"], action, named | new, status)
 
 
 def _find_ids(start: Message, message: Message) -> Mapping[str, str]:

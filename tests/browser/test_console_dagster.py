@@ -106,7 +106,7 @@ def test_a_websocket_takes_no_mutation_of_a_viewer_and_ends_with_its_key(service
         with pytest.raises(ConnectionClosed) as closed:
             opened.recv(PATIENCE_SECONDS)
         assert closed.value.rcvd is not None
-        assert (closed.value.rcvd.code, "etl:execute" in closed.value.rcvd.reason) == (1008, True)
+        assert (closed.value.rcvd.code, "by HTTP" in closed.value.rcvd.reason) == (1008, True)
     with connect(socket, **options) as opened:
         with service.client() as client:
             assert client.delete(f"/auth/api-keys/{made['id']}").is_success
