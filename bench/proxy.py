@@ -33,7 +33,7 @@ pipeline:
   - {stage: wget, args: ["http://127.0.0.1:9/"]}
   - {stage: extract, args: [{selector: h1, method: text, as: title}]}
 """
-PAGE_SECONDS = 6.0  # in which a page has asked all that it asks first
+QUIET_MS = 3000  # after which a page has asked all that it asks first
 SUBSCRIPTION = """\
 subscription Logs($runId: ID!) { pipelineRunLogs(runId: $runId, cursor: null) { __typename } }"""
 
@@ -91,7 +91,11 @@ def record_pages(url: str) -> Asked:
             page = browser.new_page()
             page.on("request", note)
             page.goto(url + path)
-            page.wait_for_timeout(1000 * PAGE_SECONDS)
+            page.wait_for_selector("nav, [role=tablist], table", timeout=120_000)
+            count = -1
+            while count != len(bodies):
+                count = len(bodies)
+                page.wait_for_timeout(QUIET_MS)
             page.close()
         browser.close()
     return asked

@@ -95,13 +95,12 @@ async def forward_request(request: Request) -> Response:
     else:
         await run_in_threadpool(check_access, services, identity)
     body = await request.body()
-    if request.method not in READ_METHODS:
+    changing = posted = request.method not in READ_METHODS
+    if _is_graphql(request):  # Dagster follows mutations in addresses, too
+        changing = any([changes_something(document) for document in _list_documents(request, body)])
+    if posted or changing:
         check_origin(request, services)
-    if _is_graphql(request):
-        for document in _list_documents(request, body):
-            if changes_something(document):
-                authorize(request, EXECUTE)
-    elif request.method not in READ_METHODS:
+    if changing:
         authorize(request, EXECUTE)
     return await _forward(request, body)
 
@@ -211,7 +210,8 @@ def _is_graphql(request: Request) -> bool:
 def _list_documents(request: Request, body: bytes) -> Iterable[str]:
     """Return all GraphQL documents that Dagster may take from the request: from its address, its JSON, its text."""
     yield from request.query_params.getlist("query")
-    if body and "application/graphql" in request.headers.get("content-type", ""):
+    kind = request.headers.get("content-type", "")
+    if body and "application/graphql" in kind and "application/json" not in kind:
         yield body.decode(errors="replace")
     elif body:
         try:

@@ -40,7 +40,7 @@ def begin_sign_in(request: Request, services: ServicesOf, target: Text = HOME) -
 
 @router.get(f"{PATH}/callback")
 def complete_sign_in(
-    request: Request, services: ServicesOf, state: Text = "", code: Text = "", error: Text = ""
+    request: Request, services: ServicesOf, state: Text = "", code: Text = "", error: Text = "", iss: Text | None = None
 ) -> Response:
     """Begin the session of the person whom the provider sends back with a code; from a sign-out, there is none."""
     if services.provider is None:
@@ -54,7 +54,7 @@ def complete_sign_in(
         kept = request.cookies.get(ATTEMPT_COOKIE)
         if not (kept and code):
             raise Forbidden(EXPIRED)
-        attempt, claims, id_token = services.provider.complete(kept, state, code)
+        attempt, claims, id_token = services.provider.complete(kept, state, code, iss)
         with services.database.write() as session:
             person = store_person(session, services.keys, services.provider.find_rights(session, claims))
             sid = str(claims["sid"]) if "sid" in claims else None

@@ -92,7 +92,9 @@ class SignInProvider:
         kept = self._make_key_ring().encrypt(json.dumps(asdict(attempt)), _describe_attempt())
         return f"{address}{'&' if '?' in address else '?'}{urlencode(query)}", kept
 
-    def complete(self, kept: str, state: str, code: str) -> tuple[SignInAttempt, Mapping[str, Any], str]:
+    def complete(
+        self, kept: str, state: str, code: str, issuer: str | None
+    ) -> tuple[SignInAttempt, Mapping[str, Any], str]:
         """Redeem the code; return the attempt, the proven claims about the person, and the ID token.
 
         Raises Forbidden for an answer to another attempt or of another provider, Unavailable where it does not answer.
@@ -100,6 +102,8 @@ class SignInProvider:
         attempt = self._open_attempt(kept)
         if not secrets.compare_digest(state.encode(), attempt.state.encode()):
             raise Forbidden(EXPIRED)
+        if issuer is not None and issuer != self._look_up()["issuer"]:  # RFC 9207
+            raise self._refuse(f"an answer of {issuer[:MAX_TEXT]}")
         tokens = self._redeem(code, attempt)
         id_token = str(tokens.get("id_token"))
         own: ClaimsOption = {"value": self._oidc.client_id or ""}

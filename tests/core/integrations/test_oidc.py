@@ -34,6 +34,7 @@ class Provider:
 
     url: str = ""
     nonce: str = ""
+    issuer: str | None = None  # in the address of the answer
     claims: dict[str, Any] = field(default_factory=dict[str, Any])
     header: dict[str, Any] = field(default_factory=lambda: {"alg": "RS256", "kid": "one"})
     key: Any = field(default_factory=lambda: KEY)
@@ -111,13 +112,14 @@ def sign_in(provider: Provider, folder: Path) -> Any:
     query = parse_qs(urlsplit(address).query)
     assert (query["code_challenge_method"], len(query["code_challenge"][0])) == (["S256"], 43)
     provider.nonce = query["nonce"][0]
-    return own.complete(kept, query["state"][0], "code")[1]
+    return own.complete(kept, query["state"][0], "code", provider.issuer)[1]
 
 
 def test_the_claims_of_a_valid_token_are_returned(provider: Provider, tmp_path: Path) -> None:
     provider.claims = {"name": "Ann", "groups": ["staff"], "aud": ["spindle"]}
     assert sign_in(provider, tmp_path)["groups"] == ["staff"]
     assert "Basic c3BpbmRsZTpvZiUyMHRoZSUzQSUyMGNsaWVudA==" in provider.requests
+    provider.issuer = provider.url
     provider.key, provider.header = CURVE_KEY, {"alg": "ES256", "kid": "two"}
     assert sign_in(provider, tmp_path)["sub"] == "ann"
 
@@ -151,6 +153,8 @@ def test_claims_that_the_token_lacks_are_those_of_the_user_info(provider: Provid
         {"header": {"alg": "none"}},
         {"header": {"alg": "RS256", "kid": "unknown"}},
         {"statuses": {"/token": 400}},
+        {"issuer": "https://evil.test"},
+        {"issuer": ""},
     ],
 )
 def test_a_token_that_proves_nothing_is_refused(provider: Provider, tmp_path: Path, changes: dict[str, Any]) -> None:
@@ -186,7 +190,7 @@ def test_an_attempt_ends(provider: Provider, tmp_path: Path, monkeypatch: pytest
     address, kept = own.begin(CALLBACK, "/console")
     monkeypatch.undo()
     with pytest.raises(SpindleError, match="expired"):
-        own.complete(kept, parse_qs(urlsplit(address).query)["state"][0], "code")
+        own.complete(kept, parse_qs(urlsplit(address).query)["state"][0], "code", None)
 
 
 def test_a_logout_token_tells_whom_the_provider_signs_out(provider: Provider, tmp_path: Path) -> None:
