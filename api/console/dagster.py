@@ -34,7 +34,7 @@ from core.errors import BadInput, Forbidden, NotFound, SpindleError, Unauthorize
 PREFIX = "/console/dagster"
 EXECUTE = "etl:execute"
 PROTOCOL = "graphql-ws"  # of Dagster's WebSocket
-DOCUMENTS = 1000  # whose kinds are remembered: the UI asks with the same ones again and again
+DOCUMENTS = 1000  # whose kinds are remembered: the UI repeats its documents
 TIMEOUT = httpx.Timeout(60).as_dict()
 HOP_HEADERS = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length"})
 OWN_HEADERS = HOP_HEADERS | {"host", "cookie", "authorization", "x-api-key", "upgrade", "te", "expect"}
@@ -64,7 +64,7 @@ class Scripts(StaticFiles):
 
 
 class _HandedOn(StreamingResponse):
-    """An answer of Dagster as it comes. Its connection serves others afterwards, and ends when nobody reads on."""
+    """An answer of Dagster as it arrives. Its connection serves others afterwards, and ends when nobody reads on."""
 
     def __init__(self, answer: httpx.Response) -> None:
         super().__init__(answer.aiter_raw(), answer.status_code)
@@ -81,17 +81,17 @@ class _HandedOn(StreamingResponse):
 @pages.api_route("/notebook", methods=ALL_METHODS)
 @pages.api_route("/dagit/notebook", methods=ALL_METHODS)
 async def refuse_notebook() -> Response:
-    """Refuse what reads a file of any folder; no asset of Spindle has notebooks."""
+    """Refuse the page that reads files of any folder; no asset of Spindle has notebooks."""
     raise NotFound("Spindle has no notebooks.", code="unknown-path")
 
 
 @pages.api_route("", methods=ALL_METHODS)
 @pages.api_route("/{path:path}", methods=ALL_METHODS)
 async def forward_request(request: Request) -> Response:
-    """Hand on a request, where the session's rights allow what it does."""
+    """Hand on a request, where the session's rights allow it."""
     services, identity = get_services(request), request.state.identity
     if identity.may(SUPER_ADMIN):
-        check_access(services, identity)  # which asks nothing of the database then
+        check_access(services, identity)  # which needs no database then
     else:
         await run_in_threadpool(check_access, services, identity)
     body = await request.body()
@@ -159,7 +159,7 @@ async def forward_websocket(socket: WebSocket) -> None:
 
 
 def check_access(services: Services, identity: Identity) -> None:
-    """Raise Forbidden where the UI would show what the caller may not see."""
+    """Raise Forbidden where the UI would show records that the caller may not see."""
     require(identity, "etl:read")
     if not may_see_dagster(services, identity):
         raise Forbidden(

@@ -23,7 +23,7 @@ router = APIRouter(include_in_schema=False)
 
 
 class _Files(StaticFiles):
-    """The console's scripts and styles, which browsers look for anew, so that an upgrade shows no mixture."""
+    """The console's scripts and styles, which browsers revalidate, so that an upgrade shows no mixture."""
 
     def file_response(self, *args: Any, **options: Any) -> Response:
         response = super().file_response(*args, **options)
@@ -44,7 +44,7 @@ def install(app: FastAPI) -> None:
 
 @router.get("/")
 def show_root(request: Request, services: ServicesOf) -> Response:
-    """Lead people to the console, and tell clients the addresses of this server. It needs no key."""
+    """Lead people to the console, and give clients the addresses of this server. It needs no key."""
     if "text/html" in request.headers.get("accept", ""):
         return RedirectResponse(HOME, HTTPStatus.SEE_OTHER, {"Vary": "Accept"})
     settings = services.settings
@@ -71,7 +71,7 @@ def sign_in(
     key: Annotated[str, Form(max_length=1000)] = "",
     target: Annotated[str, Form(max_length=8000)] = HOME,
 ) -> Response:
-    """Begin a session of the key, and go on to the page that asked for it."""
+    """Begin a session of the key, and continue to the page that required it."""
     check_origin(request, services)
     try:
         if is_session(key := key.strip()):

@@ -1,4 +1,4 @@
-"""The one place that writes the audit log: what a key or a person has changed, or tried to."""
+"""The one place that writes the audit log: changes by keys and people, and attempts at them."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ ID_FIELDS = ("id", "executionId")
 
 
 class AuditLog:
-    """Stores an entry for each request that changes something, before its answer is sent.
+    """Stores an entry for every request that changes something, before its answer is sent.
 
-    These are those of other methods than GET, and GETs below `acting`, by a caller who is known, of operations that
+    These are those of other methods than GET, and GETs below `acting`, by a known caller, of operations that
     need more than a scope that reads.
     """
 
@@ -71,7 +71,7 @@ def _record(scope: Scope, status: int, made: Mapping[str, str]) -> None:
 
 
 def _find_ids(start: Message, message: Message) -> Mapping[str, str]:
-    """Return the ids of what the answer says was made."""
+    """Return the ids of new records in the answer."""
     body: bytes = message.get("body", b"")
     if start["status"] >= 300 or message.get("more_body") or len(body) > MAX_ANSWER:
         return {}

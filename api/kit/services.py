@@ -54,7 +54,7 @@ GARBAGE_THRESHOLD = 20_000  # allocations between collections; a single request 
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """One field per noun, plus what every request needs: settings, keys and rate limits."""
+    """One field per noun, plus the needs of every request: settings, keys and rate limits."""
 
     settings: Settings
     database: Database
