@@ -216,7 +216,7 @@ def test_each_role_may_what_its_scopes_allow(enter: Callable[..., Browser]):
             if operation.path.endswith("/events") or (operation.method == "GET" and operation.streams):
                 continue
             path = operation.path.format_map(dict.fromkeys(operation.path_parameters, UNKNOWN_ID))
-            request = {"json": operation.body({}), "params": operation.query, "headers": OF_CONSOLE}
+            request: dict[str, Any] = {"json": operation.body({}), "params": operation.query, "headers": OF_CONSOLE}
             answer = browser.client.request(operation.method, path, **request)
             allowed = set(operation.scopes) <= scopes
             if (answer.status_code != 403) != allowed:
