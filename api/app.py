@@ -81,7 +81,7 @@ def create_app(settings: Settings) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
         strict_content_type=False,
-        telemetry={"tracing": False, "metrics": False, "logs": False},  # not used, and else looked for each time
+        telemetry={"tracing": False, "metrics": False, "logs": False},  # not used, and else looked for at every request
         generate_unique_id_function=make_operation_id,
         lifespan=lifespan,
     )

@@ -76,6 +76,7 @@ CODES = {  # with their meanings; the OpenAPI description lists them
     "missing-keys": "Two versions are compared by keys, and neither the output nor the request names any.",
     "missing-libraries": "A format needs Java libraries, and they cannot be fetched.",
     "dagster-shows-all": "The Dagster UI shows all organizations of the service, so super_admins alone may open it.",
+    "bad-logout-token": "A provider's logout token is not signed by it, is for another service, old, or used.",
     "bad-graphql": "A request for the Dagster UI has no GraphQL document that can be read.",
     "missing-scope": "The API key lacks a scope that the operation needs.",
     "missing-setting": "A setting of the service is missing.",

@@ -1,4 +1,4 @@
-"""Trials of pipelines: the first rows with the page that they come from, and selectors for an element of it."""
+"""Trials of pipelines: the first rows with their page, and selectors for an element of it."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class ProposedSelectorRecord(Record):
 
 @router.post("/try", summary="Try a pipeline without storing it", responses=answers(404))
 def try_agent_pipeline(body: PipelineTrial, caller: Executor, services: ServicesOf) -> TriedPipeline:
-    """Fetch the first pages of a pipeline and return its first rows, beside one page with what its selectors find.
+    """Fetch the first pages of a pipeline and return its first rows, and one page with the elements of its selectors.
 
     It ends before the first stage that needs a browser, a model, files, other datasets or a row transform; an execution
     with a `limit` runs those. Pages are requested as in an execution, with the same guard.

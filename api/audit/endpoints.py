@@ -15,7 +15,7 @@ router = APIRouter(prefix="/audit", tags=["auth"], route_class=KeyRoute)
 
 @router.get("", summary="List who did what")
 def list_audit_entries(caller: Admin, session: ReadSession, page: PageOf) -> list[AuditRecord]:
-    """Return the operations that changed something or tried to, newest first: who, what, on which records.
+    """Return the operations that changed something or tried to, newest first: caller, operation and records.
 
     Bodies and secrets are never among them. Without a limit, the newest 1,000 are returned. Entries are kept for
     `SPINDLE_RETENTION_AUDIT_DAYS`.

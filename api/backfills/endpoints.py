@@ -45,9 +45,9 @@ def list_partitions(
 def create_backfill(
     project_id: ProjectId, job_id: JobId, body: BackfillCreate, caller: Executor, session: WriteSession
 ) -> BackfillDetails:
-    """Execute each of these partitions once, within the project's slots, and return at once.
+    """Execute these partitions once, within the project's slots, and return at once.
 
-    A partition that is being executed already waits for that. A backfill goes on after a restart of the service.
+    A partition that is being executed already waits for that. A backfill continues after a restart of the service.
     """
     return build_backfill_details(backfills.create(session, caller, project_id, job_id, body))
 

@@ -7,17 +7,20 @@ not execute may look: mutations are refused, and others are in the audit log.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
-import ssl
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
+import anyio
 import httpx
 from fastapi import APIRouter, Request, Response, WebSocket, WebSocketDisconnect
 from fastapi.responses import StreamingResponse
+from fastapi.staticfiles import StaticFiles
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import HTTPConnection
+from starlette.types import Receive, Scope, Send
 
 from api.console.rendering import may_see_dagster
 from api.console.routes import ConsoleRoute
@@ -25,13 +28,17 @@ from api.console.sessions import check_origin
 from api.kit.auth import authorize, extract_session, require
 from api.kit.services import Services, get_services
 from core.definitions.identity.api_keys import Identity
+from core.definitions.identity.roles import SUPER_ADMIN
 from core.errors import BadInput, Forbidden, NotFound, SpindleError, Unauthorized, Unavailable
 
 PREFIX = "/console/dagster"
 EXECUTE = "etl:execute"
 PROTOCOL = "graphql-ws"  # of Dagster's WebSocket
-OWN_HEADERS = frozenset({"host", "cookie", "authorization", "x-api-key", "connection", "content-length"})
-HOP_HEADERS = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length", "server", "date"})
+DOCUMENTS = 1000  # whose kinds are remembered: the UI repeats its documents
+TIMEOUT = httpx.Timeout(60).as_dict()
+HOP_HEADERS = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length"})
+OWN_HEADERS = HOP_HEADERS | {"host", "cookie", "authorization", "x-api-key", "upgrade", "te", "expect"}
+ANSWER_HEADERS = HOP_HEADERS | {"server", "date"}  # which this server writes itself
 WATCH_SECONDS = 10.0  # until a WebSocket of a session that has ended is closed
 CLOSED_BY_POLICY = 1008
 MAX_REASON = 120  # of the 123 bytes that a WebSocket's end has for it
@@ -39,37 +46,61 @@ NO_ANSWER = "The Dagster UI does not answer. It starts some seconds after the se
 READ_METHODS = ("GET", "HEAD")
 ALL_METHODS = [*READ_METHODS, "POST", "PUT", "PATCH", "DELETE"]
 
+_changing: dict[bytes, bool] = {}  # by digests of documents
 router = APIRouter(prefix=PREFIX, include_in_schema=False)
 pages = APIRouter(prefix=PREFIX, include_in_schema=False, route_class=ConsoleRoute)
 
 
-@router.get("/_next/{path:path}")
-async def read_script(request: Request) -> Response:
-    """Hand on a file of Dagster's own code, which is the same for everybody."""
-    return await _forward(request, b"")
+class Scripts(StaticFiles):
+    """The files of Dagster's own code, the same for everybody. Their names have their digests: browsers keep them."""
+
+    def __init__(self) -> None:
+        super().__init__(packages=[("dagster_webserver", "webapp/build/_next")])
+
+    def file_response(self, *args: Any, **options: Any) -> Response:
+        response = super().file_response(*args, **options)
+        response.headers["Cache-Control"] = "public, max-age=31536000, immutable"
+        return response
+
+
+class _HandedOn(StreamingResponse):
+    """An answer of Dagster as it arrives. Its connection serves others afterwards, and ends when nobody reads on."""
+
+    def __init__(self, answer: httpx.Response) -> None:
+        super().__init__(answer.aiter_raw(), answer.status_code)
+        self._answer = answer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._answer.aclose()
 
 
 @pages.api_route("/notebook", methods=ALL_METHODS)
 @pages.api_route("/dagit/notebook", methods=ALL_METHODS)
 async def refuse_notebook() -> Response:
-    """Refuse what reads a file of any folder; no asset of Spindle has notebooks."""
+    """Refuse the page that reads files of any folder; no asset of Spindle has notebooks."""
     raise NotFound("Spindle has no notebooks.", code="unknown-path")
 
 
 @pages.api_route("", methods=ALL_METHODS)
 @pages.api_route("/{path:path}", methods=ALL_METHODS)
 async def forward_request(request: Request) -> Response:
-    """Hand on a request, where the session's rights allow what it does."""
+    """Hand on a request, where the session's rights allow it."""
     services, identity = get_services(request), request.state.identity
-    await run_in_threadpool(check_access, services, identity)
+    if identity.may(SUPER_ADMIN):
+        check_access(services, identity)  # which needs no database then
+    else:
+        await run_in_threadpool(check_access, services, identity)
     body = await request.body()
-    if request.method not in READ_METHODS:
+    changing = posted = request.method not in READ_METHODS
+    if _is_graphql(request):  # Dagster follows mutations in addresses, too
+        changing = any([changes_something(document) for document in _list_documents(request, body)])
+    if posted or changing:
         check_origin(request, services)
-    if _is_graphql(request):
-        for document in _list_documents(request, body):
-            if changes_something(document):
-                authorize(request, EXECUTE)
-    elif request.method not in READ_METHODS:
+    if changing:
         authorize(request, EXECUTE)
     return await _forward(request, body)
 
@@ -83,7 +114,7 @@ async def forward_websocket(socket: WebSocket) -> None:
     services = get_services(socket)
     try:
         check_origin(socket, services)
-        identity = await run_in_threadpool(_authenticate, socket, services)
+        await run_in_threadpool(_authenticate, socket, services)
     except SpindleError as error:
         await socket.close(CLOSED_BY_POLICY, str(error)[:MAX_REASON])
         return
@@ -96,7 +127,7 @@ async def forward_websocket(socket: WebSocket) -> None:
                 while True:
                     text = await socket.receive_text()
                     if (question := _read_question(text)) and changes_something(question):
-                        require(identity, EXECUTE)
+                        raise Forbidden("Send what changes something by HTTP: the audit log has that.")
                     await dagster.send(text)
 
             async def send_answers() -> None:
@@ -128,7 +159,7 @@ async def forward_websocket(socket: WebSocket) -> None:
 
 
 def check_access(services: Services, identity: Identity) -> None:
-    """Raise Forbidden where the UI would show what the caller may not see."""
+    """Raise Forbidden where the UI would show records that the caller may not see."""
     require(identity, "etl:read")
     if not may_see_dagster(services, identity):
         raise Forbidden(
@@ -142,6 +173,9 @@ def changes_something(document: str) -> bool:
     """Return whether a GraphQL document has a mutation; raise BadInput if it cannot be read."""
     from graphql import GraphQLError, OperationDefinitionNode, OperationType, parse  # when it is needed first
 
+    digest = hashlib.sha256(document.encode("utf-8", "surrogatepass")).digest()
+    if (known := _changing.get(digest)) is not None:
+        return known
     try:
         found = parse(document, no_location=True, max_tokens=50_000)
     except GraphQLError as error:
@@ -149,7 +183,10 @@ def changes_something(document: str) -> bool:
     except RecursionError:
         raise BadInput("The GraphQL document is nested too deep.", code="bad-graphql") from None
     kinds = {each.operation for each in found.definitions if isinstance(each, OperationDefinitionNode)}
-    return OperationType.MUTATION in kinds
+    if len(_changing) >= DOCUMENTS:
+        _changing.clear()
+    _changing[digest] = OperationType.MUTATION in kinds
+    return _changing[digest]
 
 
 def add_prefix(page: str, prefix: str) -> str:
@@ -159,13 +196,11 @@ def add_prefix(page: str, prefix: str) -> str:
     return page.replace('href="/', f'href="{prefix}/').replace('src="/', f'src="{prefix}/')
 
 
-def _authenticate(connection: HTTPConnection, services: Services) -> Identity:
+def _authenticate(connection: HTTPConnection, services: Services) -> None:
     token = extract_session(connection.headers)
     if token is None:
         raise Unauthorized("Sign in to the console first.")
-    identity = services.keys.authenticate(token)
-    check_access(services, identity)
-    return identity
+    check_access(services, services.keys.authenticate_uncached(token))
 
 
 def _is_graphql(request: Request) -> bool:
@@ -175,7 +210,8 @@ def _is_graphql(request: Request) -> bool:
 def _list_documents(request: Request, body: bytes) -> Iterable[str]:
     """Return all GraphQL documents that Dagster may take from the request: from its address, its JSON, its text."""
     yield from request.query_params.getlist("query")
-    if body and "application/graphql" in request.headers.get("content-type", ""):
+    kind = request.headers.get("content-type", "")
+    if body and "application/graphql" in kind and "application/json" not in kind:
         yield body.decode(errors="replace")
     elif body:
         try:
@@ -213,31 +249,20 @@ async def _forward(request: Request, body: bytes) -> Response:
         raw_path=path + question_mark + request.url.query.encode(),
     )
     headers = [(name, value) for name, value in request.headers.items() if name not in OWN_HEADERS]
-    no_certificates = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # to load them takes 15 ms, and loopback has no TLS
-    client = httpx.AsyncClient(timeout=60, trust_env=False, verify=no_certificates)
-    question = client.build_request(request.method, address, headers=headers, content=body)
+    extensions = {"timeout": TIMEOUT}
+    question = httpx.Request(request.method, address, headers=headers, content=body, extensions=extensions)
     try:
-        answer = await client.send(question, stream=True)
-    except httpx.TransportError as error:
-        await client.aclose()
-        raise Unavailable(NO_ANSWER) from error
-    kept = [(name.encode(), value.encode()) for name, value in answer.headers.multi_items() if name not in HOP_HEADERS]
-    if answer.headers.get("content-type", "").startswith("text/html"):
+        answer = await services.dagster.handle_async_request(question)
+        given = answer.headers.multi_items()
+        kept = [(name.encode(), value.encode()) for name, value in given if name not in ANSWER_HEADERS]
+        if not answer.headers.get("content-type", "").startswith("text/html"):
+            response: Response = _HandedOn(answer)
+            response.raw_headers = kept
+            return response
         page = add_prefix((await answer.aread()).decode(), PREFIX).encode()
-        await client.aclose()
-        response = Response(page, answer.status_code)
-        kept = [(name, value) for name, value in kept if name != b"content-encoding"]
-        response.raw_headers = [*kept, (b"content-length", b"%d" % len(page))]
-        return response
-    streamed = StreamingResponse(_read(client, answer), answer.status_code)
-    streamed.raw_headers = kept
-    return streamed
-
-
-async def _read(client: httpx.AsyncClient, answer: httpx.Response) -> AsyncIterator[bytes]:
-    """Yield the parts of an answer; the connection ends with it, or when nobody reads on."""
-    try:
-        async for part in answer.aiter_raw():
-            yield part
-    finally:
-        await client.aclose()
+    except httpx.TransportError as error:
+        raise Unavailable(NO_ANSWER) from error
+    response = Response(page, answer.status_code)
+    kept = [(name, value) for name, value in kept if name != b"content-encoding"]
+    response.raw_headers = [*kept, (b"content-length", b"%d" % len(page))]
+    return response

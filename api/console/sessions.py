@@ -1,4 +1,4 @@
-"""The cookie of a session of the console: set at sign-in, removed at sign-out, and who may send forms."""
+"""The cookie of a session of the console: set at sign-in, removed at sign-out, and the check of forms' origins."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FOREIGN = "This form was sent from another site. Open the console and try again.
 
 
 def open_session(request: Request, services: Services, caller: Identity, token: str, target: str) -> Response:
-    """Lead the browser, with its new session, to the page that it asked for; its former session ends."""
+    """Lead the browser, with its new session, to the page of its request; its former session ends."""
     target = target if target == HOME or target.startswith((f"{HOME}/", f"{HOME}?")) else HOME
     response = RedirectResponse(target, HTTPStatus.SEE_OTHER, {"Cache-Control": "no-store"})
     close_session(request, services)
@@ -31,19 +31,22 @@ def open_session(request: Request, services: Services, caller: Identity, token: 
     return response
 
 
-def close_session(request: Request, services: Services) -> None:
-    """End the browser's session, if it has one."""
-    if token := extract_session(request.headers):
-        with suppress(Unauthorized):  # of a session that has ended
-            record_action(services.database, services.keys.authenticate(token), "sign_out", {}, HTTPStatus.SEE_OTHER)
-        end_session(services.database, token)
-        services.keys.remove_session(token)
+def close_session(request: Request, services: Services) -> str | None:
+    """End the browser's session, if it has one; return the ID token with which a person began it."""
+    token = extract_session(request.headers)
+    if token is None:
+        return None
+    with suppress(Unauthorized):  # of a session that has ended
+        record_action(services.database, services.keys.authenticate(token), "sign_out", {}, HTTPStatus.SEE_OTHER)
+    id_token = end_session(services.database, token)
+    services.keys.remove_session(token)
+    return id_token
 
 
 def set_cookie(
     request: Request, services: Services, response: Response, name: str, value: str, max_age: int | None = None
 ) -> None:
-    """Set a cookie that scripts and other sites' requests do not get, over HTTPS alone where that is used."""
+    """Set a cookie that scripts and other sites' requests do not get, only over HTTPS where that is used."""
     secure = "https" in (request.url.scheme, urlsplit(services.settings.api.public_url or "").scheme)
     response.set_cookie(name, value, max_age, httponly=True, samesite="lax", secure=secure)
 
@@ -56,7 +59,7 @@ def get_origin(request: Request, services: Services) -> str:
 
 
 def check_origin(connection: HTTPConnection, services: Services) -> None:
-    """Raise Forbidden for what another site sends; browsers name the origin of what is posted, and of WebSockets."""
+    """Raise Forbidden for requests of another site; browsers name the origin of posts and of WebSockets."""
     origin = urlsplit(connection.headers.get("origin", ""))
     public = urlsplit(services.settings.api.public_url or "")
     if not origin.netloc or origin.netloc not in (connection.headers.get("host"), public.netloc):

@@ -23,7 +23,7 @@ router = APIRouter(include_in_schema=False)
 
 
 class _Files(StaticFiles):
-    """The console's scripts and styles, which browsers look for anew, so that an upgrade shows no mixture."""
+    """The console's scripts and styles, which browsers revalidate, so that an upgrade shows no mixture."""
 
     def file_response(self, *args: Any, **options: Any) -> Response:
         response = super().file_response(*args, **options)
@@ -36,13 +36,14 @@ def install(app: FastAPI) -> None:
     app.include_router(router)
     for each in (provider, administration, pages, agents, datasets, schedules, dagster):
         app.include_router(each.router)
+    app.mount(f"{dagster.PREFIX}/_next", dagster.Scripts())
     app.include_router(dagster.pages)
     app.mount(f"{HOME}/static", _Files(packages=[("api.console", "static")]))
 
 
 @router.get("/")
 def show_root(request: Request, services: ServicesOf) -> Response:
-    """Lead people to the console, and tell clients the addresses of this server. It needs no key."""
+    """Lead people to the console, and give clients the addresses of this server. It needs no key."""
     if "text/html" in request.headers.get("accept", ""):
         return RedirectResponse(HOME, HTTPStatus.SEE_OTHER, {"Vary": "Accept"})
     settings = services.settings
@@ -69,7 +70,7 @@ def sign_in(
     key: Annotated[str, Form(max_length=1000)] = "",
     target: Annotated[str, Form(max_length=8000)] = HOME,
 ) -> Response:
-    """Begin a session of the key, and go on to the page that asked for it."""
+    """Begin a session of the key, and continue to the page that required it."""
     check_origin(request, services)
     try:
         if is_session(key := key.strip()):
@@ -85,8 +86,11 @@ def sign_in(
 
 @router.post(f"{HOME}/sign-out")
 def sign_out(request: Request, services: ServicesOf) -> Response:
+    """End the session here, and lead a person who came by the provider there, to end the session there too."""
     check_origin(request, services)
-    close_session(request, services)
-    response = RedirectResponse(HOME, HTTPStatus.SEE_OTHER)
+    id_token = close_session(request, services)
+    response: Response = RedirectResponse(HOME, HTTPStatus.SEE_OTHER)
+    if id_token is not None and services.provider is not None:
+        response = provider.leave(request, services, services.provider, id_token)
     response.delete_cookie(SESSION_COOKIE)
     return response

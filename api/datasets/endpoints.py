@@ -286,7 +286,7 @@ def download_dataset(
 
 
 def send(request: Request, download: Download, format: str, organization_id: str) -> StreamingResponse:
-    """Return the answer that streams a file, or the part that the request asks for, and holds a slot for as long."""
+    """Return the answer that streams a file, or the requested part, and holds a slot for as long."""
     headers = {
         "Content-Disposition": f'attachment; filename="{download.name}"',
         "X-Content-Type-Options": "nosniff",

@@ -1,4 +1,4 @@
-"""What requests for streams of events have in common: their header, their key, and their entry in the OpenAPI file."""
+"""The common parts of requests for streams of events: their header, their key, and their entry in the OpenAPI file."""
 
 from __future__ import annotations
 

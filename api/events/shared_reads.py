@@ -19,14 +19,14 @@ class _Poll(Generic[T]):
 
 
 class SharedReads(Generic[T]):
-    """The last poll of each topic; who asks within `seconds` of it gets its answer."""
+    """The last poll of every topic, which answers all requests within `seconds` of it."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._polls: dict[Hashable, _Poll[T]] = {}
 
     async def read(self, topic: Hashable, read: Callable[[], T]) -> T:
-        """Return what `read` returns, which is called in a thread unless it has just been for the same topic."""
+        """Return the result of `read`, which is called in a thread unless it has just been for the same topic."""
         loop = asyncio.get_running_loop()
         key = (id(loop), topic)
         poll = self._polls.get(key)

@@ -1,6 +1,6 @@
 """A stream of Server-Sent Events, polled from the database. A client that does not read it is disconnected.
 
-Streams of one organization about the same record share their polls, and the text of each event.
+Streams of one organization about the same record share their polls, and the texts of events.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ async def execute_job(
 ) -> Response | Submission:
     """Accept an execution of the job and return at once.
 
-    With `wait`, the answer comes after the execution's end, also after a failure: these fields, those of the execution,
+    With `wait`, the answer follows the execution's end, also after a failure: these fields, those of the execution,
     its first `rows`, and `rowsProblem` where they cannot be read. It is 202 if the execution has not ended in time.
 
     Follow it by its status or its events. At most ten executions of a project are pending or running, and of an

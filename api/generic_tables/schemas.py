@@ -1,4 +1,4 @@
-"""Rows of generic tables as JSON: the API calls each a record."""
+"""Rows of generic tables as JSON: the API calls them records."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Health(Record):
 def read_health(caller: AnyKey, services: ServicesOf) -> Health:
     """Return `UP` when the service, its database, its data folder, its storage and its SQL engine work.
 
-    The answer comes within a second; `details` names the parts that do not work, or do not answer.
+    The answer takes at most a second; `details` names the parts that do not work, or do not answer.
 
     Orchestrators probe `/livez` and `/readyz`, which are outside the root path and need no key.
     """

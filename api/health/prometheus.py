@@ -1,6 +1,6 @@
 """Metrics of the service in the text format of Prometheus: https://prometheus.io/docs/instrumenting/exposition_formats/
 
-Requests are counted by each process of the API, whose number is the label `worker`. All else is read at the scrape.
+Requests are counted by process of the API, whose number is the label `worker`. All else is read at the scrape.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from core.tables.states import State
 
 
 class ServiceCollector(Collector):
-    """What database, data folder and machine say now."""
+    """The present state of database, data folder and machine."""
 
     def __init__(self, services: Services) -> None:
         self._services = services

@@ -1,4 +1,4 @@
-"""The one place that writes the audit log: what a key or a person has changed, or tried to."""
+"""The one place that writes the audit log: changes by keys and people, and attempts at them."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ ID_FIELDS = ("id", "executionId")
 
 
 class AuditLog:
-    """Stores an entry for each request that changes something, before its answer is sent.
+    """Stores an entry for every request that changes something, before its answer is sent.
 
-    These are those of other methods than GET, and GETs below `acting`, by a caller who is known, of operations that
+    These are those of other methods than GET, and GETs below `acting`, by a known caller, of operations that
     need more than a scope that reads.
     """
 
@@ -43,7 +43,8 @@ class AuditLog:
                 start = message
                 return
             if start:
-                await run_in_threadpool(_record, scope, start["status"], _find_ids(start, message))
+                if _is_recorded(scope):
+                    await run_in_threadpool(_record, scope, start["status"], _find_ids(start, message))
                 await send(start)
                 start = {}
             await send(message)
@@ -51,23 +52,26 @@ class AuditLog:
         try:
             await self._app(scope, receive, send_recorded)
         except Exception:
-            await run_in_threadpool(_record, scope, 500, {})
+            if _is_recorded(scope):
+                await run_in_threadpool(_record, scope, 500, {})
             raise
 
 
+def _is_recorded(scope: Scope) -> bool:
+    scopes = scope.get("state", {}).get("scopes")
+    return scopes is not None and "route" in scope and not (scopes and READING_SCOPES.issuperset(scopes))
+
+
 def _record(scope: Scope, status: int, made: Mapping[str, str]) -> None:
-    state, route = scope.get("state", {}), scope.get("route")
-    scopes = state.get("scopes")
-    if scopes is None or route is None or (scopes and READING_SCOPES.issuperset(scopes)):
-        return
     services = cast("Services", scope["app"].state.services)
     named = {name: str(value).replace(SLASH, "/") for name, value in scope.get("path_params", {}).items()}
     new = {name: value for name, value in made.items() if value not in named.values()}
-    record_action(services.database, state["identity"], make_operation_id(route), named | new, status)
+    action = make_operation_id(scope["route"])
+    record_action(services.database, scope["state"]["identity"], action, named | new, status)
 
 
 def _find_ids(start: Message, message: Message) -> Mapping[str, str]:
-    """Return the ids of what the answer says was made."""
+    """Return the ids of new records in the answer."""
     body: bytes = message.get("body", b"")
     if start["status"] >= 300 or message.get("more_body") or len(body) > MAX_ANSWER:
         return {}

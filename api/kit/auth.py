@@ -89,7 +89,7 @@ async def identify_caller(request: Request) -> Identity:
 
 
 def authorize(request: Request, *scopes: str) -> Identity:
-    """Return the caller; raise Forbidden unless it has all of the scopes. The audit log asks for them."""
+    """Return the caller; raise Forbidden unless it has all of the scopes. The audit log reads them."""
     identity: Identity = request.state.identity
     request.state.scopes = scopes
     require(identity, *scopes)
@@ -146,7 +146,7 @@ class KeyRoute(APIRoute):
         replays = REPLAYED in self.dependencies
 
         async def handle_identified(request: Request) -> Response:
-            if not hasattr(request.state, "admitted"):  # a route that shares its answers has asked before
+            if not hasattr(request.state, "admitted"):  # a route that shares its answers has identified it
                 await identify_caller(request)
             return await (answer_once(request, handle) if replays else handle(request))
 

@@ -141,7 +141,7 @@ async def _handle_rest_error(_request: Request, error: Exception) -> JSONRespons
 
 
 async def _handle_disk_fault(request: Request, error: Exception) -> Response:
-    """Answer what a full or broken disk refuses; other errors of the system are faults of ours."""
+    """Answer writes that a full or broken disk refuses; other errors of the system are faults of ours."""
     assert isinstance(error, OSError)  # noqa: S101 - see install()
     if error.errno not in DISK_FAULTS:
         raise error

@@ -117,7 +117,7 @@ class _HashedBody:
         self.request = Request(request.scope, self._receive_hashed)
 
     async def read(self) -> None:
-        """Read what the handler has left of the body."""
+        """Read the part of the body that the handler has left."""
         while not self._complete:
             await self._receive_hashed()
 

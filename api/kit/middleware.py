@@ -27,7 +27,7 @@ RATE_HEADERS = (b"ratelimit-limit", b"ratelimit-remaining", b"ratelimit-reset")
 REQUEST_ID = b"x-request-id"
 _REQUEST_ID = re.compile(rb"[\w.:/+=-]{1,128}")
 PROBES = frozenset({"/livez", "/readyz"})
-SLASH = "\ud800"  # stands for an encoded slash; half a surrogate pair is not in any decoded path
+SLASH = "\ud800"  # means an encoded slash; half a surrogate pair is not in any decoded path
 log = structlog.get_logger()
 
 
@@ -90,7 +90,7 @@ CONVERTOR_TYPES.update({"str": NameConvertor(), "path": WholePathConvertor()})  
 class SizeLimits:
     """Refuses paths and bodies beyond the limits, and bodies that stall.
 
-    `larger` has higher limits by patterns of how paths begin. Such routes check the Content-Length themselves, since
+    `larger` has higher limits by patterns of how paths begin. These routes check the Content-Length themselves, since
     they store that a request was refused.
     """
 
@@ -132,7 +132,7 @@ class RateHeaders:
 
 
 class AccessLog:
-    """Logs method, path, status, duration, key id and request id of each request, never other headers or bodies.
+    """Logs method, path, status, duration, key id and request id of requests, never other headers or bodies.
 
     The request id is that of the header X-Request-ID, else a new one; the answer has it, and all lines about it.
     """
@@ -155,7 +155,7 @@ class AccessLog:
             await send(message)
 
         scope.setdefault("state", {})
-        structlog.contextvars.bind_contextvars(request=request_id.decode())  # each request has a context of its own
+        structlog.contextvars.bind_contextvars(request=request_id.decode())  # requests do not share a context
         try:
             await self._app(scope, receive, send_and_record)
         except Exception:

@@ -1,4 +1,4 @@
-"""Multipart forms whose file goes to disk as it arrives."""
+"""Multipart forms whose file is written to disk as it arrives."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The bytes of a file from `start` to before `end`; `partial` when a range was asked for."""
+    """The bytes of a file from `start` to before `end`; `partial` for a range."""
 
     start: int
     end: int
@@ -36,7 +36,7 @@ class Part:
 
 
 def parse_range(request: Request, size: int, etag: str) -> Part:
-    """Return the part of a file that a request asks for: the whole file unless it names one range of this version.
+    """Return the part of a file that a request names: the whole file unless it names one range of this version.
 
     Several ranges, and a range of another version, are answered with the whole file, as HTTP allows. Raises
     RangeNotSatisfiable for a range beyond the end.

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import ssl
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Annotated, cast
 
+import httpx
 from fastapi import Depends, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import HTTPConnection
@@ -46,12 +48,13 @@ from core.training.service import TrainingService
 from core.training.sources import SourceReader
 
 KEY_REFRESH_SECONDS = 0.5
+IDLE_SECONDS = 2.0  # of a connection to the Dagster UI, which closes it after five
 GARBAGE_THRESHOLD = 20_000  # allocations between collections; a single request already exceeds Python's 700
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """One field per noun, plus what every request needs: settings, keys and rate limits."""
+    """One field per noun, plus the needs of every request: settings, keys and rate limits."""
 
     settings: Settings
     database: Database
@@ -72,6 +75,8 @@ class Services:
     packages: PackageService
     training: TrainingService
     plugin_uploads: PluginUploads
+    dagster: httpx.AsyncHTTPTransport
+    """Connections to the port of the Dagster UI."""
     provider: SignInProvider | None
     """By whom people sign in; None where keys alone do."""
     needs: Sequence[Check]
@@ -122,6 +127,7 @@ def open_services(settings: Settings) -> Services:
         packages=PackageService(settings, database, storage),
         training=TrainingService(settings, database, storage, sources),
         plugin_uploads=PluginUploads(settings, database, storage, add_shipped_agents),
+        dagster=_open_dagster(),
         provider=SignInProvider(settings) if settings.oidc.issuer else None,
         needs=(*own, loops),
         checks=(
@@ -145,7 +151,13 @@ async def run_services(settings: Settings) -> AsyncGenerator[Services]:
     synchronization = asyncio.create_task(_synchronize(services))
     yield services
     synchronization.cancel()
+    await services.dagster.aclose()
     services.close()
+
+
+def _open_dagster() -> httpx.AsyncHTTPTransport:
+    no_certificates = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # to load them takes 15 ms, and loopback has no TLS
+    return httpx.AsyncHTTPTransport(no_certificates, limits=httpx.Limits(keepalive_expiry=IDLE_SECONDS))
 
 
 async def _synchronize(services: Services) -> None:

@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 
 def begin(chunks: Generator[bytes]) -> Generator[bytes]:
-    """Produce the first chunk now, so that an error before it is still an answer of its own."""
+    """Produce the first chunk now, so that an error before it still has its own answer."""
     first = next(chunks, None)
 
     def resume() -> Generator[bytes]:
@@ -28,7 +28,7 @@ def begin(chunks: Generator[bytes]) -> Generator[bytes]:
 
 
 class BlockingStream(StreamingResponse):
-    """An answer with the chunks of a blocking generator, which is closed at the end, also when the client has gone."""
+    """An answer with the chunks of a blocking generator, which is closed at the end, also when the client has left."""
 
     def __init__(self, chunks: Generator[bytes], status_code: int = 200, *, media_type: str, headers: dict[str, str]):
         super().__init__(iterate_in_threadpool(chunks), status_code, headers, media_type)

@@ -33,7 +33,7 @@ async def receive_wheel(
     scratch: AbstractContextManager[Path],
     store: Callable[[Form, Path, Path], T],
 ) -> T:
-    """Receive a file into a scratch folder, and return what `store` makes of form, file and folder in a thread."""
+    """Receive a file into a scratch folder, and return the result of `store` for form, file and folder, in a thread."""
     with WHEEL_UPLOADS.acquire(organization_id):
         folder = await run_in_threadpool(scratch.__enter__)
         try:

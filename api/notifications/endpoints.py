@@ -52,7 +52,7 @@ def create_rule(
 def read_rule(
     project_id: ProjectId, rule_name: RuleName, caller: Reader, session: ReadSession, response: Response
 ) -> RuleRecord:
-    """Return a rule. `failingSince` tells that its target refuses messages."""
+    """Return a rule. `failingSince` is the time since which its target refuses messages."""
     return RuleRecord.model_validate(set_etag(response, rules.get(session, caller, project_id, rule_name)))
 
 

@@ -1,1 +1,1 @@
-"""People who have signed in, and their own keys."""
+"""People after their sign-in, and their own keys."""

@@ -1,4 +1,4 @@
-"""People of an organization, and the keys that each makes for themselves."""
+"""People of an organization, and their own keys."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KeyId = Annotated[str, Path(alias="keyId", description="Id of the API key.")]
 
 @router.get("", summary="List the people of the organization")
 def list_people(caller: Admin, session: ReadSession, page: PageOf) -> list[PersonRecord]:
-    """Return everyone who has signed in by the provider, those who were removed too, the longest known first."""
+    """Return all people that have signed in by the provider, with removed ones, the longest known first."""
     found = people.list_people(session, caller, limit=page.limit, after=page.after)
     return [PersonRecord.model_validate(each) for each in page.link_rows(found)]
 

@@ -135,7 +135,7 @@ def create_installation(
 
 @router.post("/plugin-installations/reload", summary="Read the uploaded plugins anew")
 def reload_installations(caller: Admin, services: ServicesOf) -> Message:
-    """Make the manifests of the organization's uploaded plugins anew, without a restart, as after an update of the
+    """Make the manifests of the organization's uploaded plugins again, without a restart, as after an update of the
     engine."""
     count, failed = services.plugin_uploads.reload(caller)
     reasons = "".join(f" {plugin_id}: {reason}" for plugin_id, reason in failed.items())

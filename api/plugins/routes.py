@@ -1,4 +1,4 @@
-"""Operations of installed plugins, served under each plugin's name with the service's keys, scopes and limits."""
+"""Operations of installed plugins, served under the plugins' names with the service's keys, scopes and limits."""
 
 from __future__ import annotations
 

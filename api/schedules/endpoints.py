@@ -48,9 +48,9 @@ def update_schedule(
     """Change the fields that the body has; an empty `cronSchedule` removes the schedule.
 
     The cron expression has five fields with names, ranges, lists and steps, or is a word such as `@daily`. Quartz's
-    six fields are accepted when the seconds are 0. At each tick the jobs are executed once, and wait for a slot where
-    none is free. A job that reads the output of another one of the tick waits for it. In the hour that a change of the
-    clock skips, fixed times fire at the next valid minute; in the one that occurs twice, they fire once.
+    six fields are accepted when the seconds are 0. At a tick the jobs are executed once, and wait for a free
+    slot. A job that reads the output of another one of the tick waits for it. In the hour that a change of the clock
+    skips, fixed times fire at the next valid minute; in the one that occurs twice, they fire once.
     """
     return build_schedule_record(set_etag(response, schedules.update(session, caller, project_id, body, if_match)))
 

@@ -17,7 +17,7 @@ router = APIRouter(prefix="/catalog", tags=["catalog"], route_class=KeyRoute)
 def list_stages(caller: Reader, session: ReadSession) -> StageCatalog:
     """Return the stages that a pipeline may have, with the JSON schema of their arguments and an example of each.
 
-    Those of plugins that the organization has uploaded come last.
+    Those of plugins that the organization has uploaded are last.
     """
     stages = [*list_all_stages(), *list_uploaded_stages(session, caller)]
     return StageCatalog(data=[build_stage_record(stage) for stage in stages])

@@ -59,7 +59,7 @@ def create_task(
     services: ServicesOf,
     response: Response,
 ) -> TaskRecord:
-    """Store a task, which does not run until it is started. Executing a job creates a task by itself."""
+    """Store a task, which does not run until it is started. Executing a job creates a task, too."""
     return build_task_record(
         set_etag(response, tasks.create(session, services.settings, caller, project_id, job_id, body))
     )

@@ -103,7 +103,7 @@ def follow_training(
     request: Request,
     last_event_id: LastEventId = None,
 ) -> Response:
-    """Send Server-Sent Events: the state of the training now, then each change until its end.
+    """Send Server-Sent Events: the state of the training now, then its changes until the end.
 
     `event: progress` while it runs and `event: state` otherwise carry what `status` answers. Of several changes within
     half a second the last one is sent.
@@ -155,7 +155,7 @@ def download_model(
 def cancel_training(
     provider: Provider, training_id: TrainingId, caller: Executor, session: WriteSession, services: ServicesOf
 ) -> Response:
-    """End a training at once; its provider is told in the background. One that has ended stays as it is."""
+    """End a training at once; its provider gets the order in the background. One that has ended stays as it is."""
     services.training.cancel(session, caller, provider, training_id)
     return Response()
 

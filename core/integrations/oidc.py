@@ -1,4 +1,4 @@
-"""Sign-in by OpenID Connect: the authorization code flow with PKCE, and the meaning of a provider's groups here.
+"""Sign-in by OpenID Connect: the authorization code flow with PKCE, what groups mean here, and the ends of sessions.
 
 Requests go through the guarded client, which may call private addresses here: the operator names the provider.
 """
@@ -19,11 +19,12 @@ import structlog
 from joserfc import jwt
 from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
+from joserfc.jwt import ClaimsOption
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from core.definitions.identity.people import SignedIn
-from core.errors import Forbidden, SpindleError, Unavailable
+from core.definitions.identity.people import SIGN_OUT_LIFETIME, ProviderSignOut, SignedIn
+from core.errors import BadInput, Forbidden, SpindleError, Unavailable
 from core.infra.encryption import AssociatedData, KeyRing
 from core.infra.http_client import ALL_NETWORKS, CONNECT_SECONDS, MAX_BODY, TOTAL_SECONDS
 from core.infra.secrets import load_service_key
@@ -39,7 +40,9 @@ DISCOVERY = "/.well-known/openid-configuration"
 DISCOVERY_SECONDS = 600.0  # until the provider's addresses are looked up again
 ATTEMPT_SECONDS = 600  # for a person to sign in at the provider
 CLOCK_SKEW_SECONDS = 60
+KEYS_SECONDS = 10.0  # anybody may send logout tokens: so often do they make the service ask for the provider's keys
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "Ed25519")
+LOGOUT_EVENT = "http://schemas.openid.net/event/backchannel-logout"
 MAX_TEXT = 200
 EXPIRED = "This sign-in has expired, or was begun in another browser or tab. Sign in again."
 UNTRUSTED = "The provider's answer could not be trusted. Sign in again; if it happens again, tell your operator."
@@ -67,6 +70,8 @@ class SignInProvider:
         self._guard = Guard(ALL_NETWORKS, settings.own_endpoints)
         self._addresses: Mapping[str, Any] = {}
         self._looked_up_at = 0.0
+        self._keys: KeySet | None = None
+        self._keys_at = 0.0
 
     def begin(self, redirect_uri: str, target: str) -> tuple[str, str]:
         """Return the provider's address for a person who signs in, and what the browser is to keep (`complete`)."""
@@ -87,22 +92,56 @@ class SignInProvider:
         kept = self._make_key_ring().encrypt(json.dumps(asdict(attempt)), _describe_attempt())
         return f"{address}{'&' if '?' in address else '?'}{urlencode(query)}", kept
 
-    def complete(self, kept: str, state: str, code: str) -> tuple[SignInAttempt, Mapping[str, Any]]:
-        """Redeem the code; return the attempt and the proven claims about the person.
+    def complete(
+        self, kept: str, state: str, code: str, issuer: str | None
+    ) -> tuple[SignInAttempt, Mapping[str, Any], str]:
+        """Redeem the code; return the attempt, the proven claims about the person, and the ID token.
 
         Raises Forbidden for an answer to another attempt or of another provider, Unavailable where it does not answer.
         """
         attempt = self._open_attempt(kept)
         if not secrets.compare_digest(state.encode(), attempt.state.encode()):
             raise Forbidden(EXPIRED)
+        if issuer is not None and issuer != self._look_up()["issuer"]:  # RFC 9207
+            raise self._refuse(f"an answer of {issuer[:MAX_TEXT]}")
         tokens = self._redeem(code, attempt)
-        claims = self._check_id_token(str(tokens.get("id_token")), attempt.nonce)
+        id_token = str(tokens.get("id_token"))
+        own: ClaimsOption = {"value": self._oidc.client_id or ""}
+        nonce: ClaimsOption = {"essential": True, "value": attempt.nonce}
+        claims = self._check_token(id_token, self._fetch_keys(), azp=own, nonce=nonce, sub={"essential": True})
         if {self._oidc.claim, "name"} <= claims.keys() or "userinfo_endpoint" not in self._look_up():
-            return attempt, claims
+            return attempt, claims, id_token
         more = self._call("GET", "userinfo_endpoint", {"Authorization": f"Bearer {tokens.get('access_token')}"})
         if more.get("sub") != claims["sub"]:
             raise self._refuse("the user info is about another person")
-        return attempt, {**more, **claims}
+        return attempt, {**more, **claims}, id_token
+
+    def find_exit(self, id_token: str, back: str) -> str | None:
+        """Return the provider's address that ends the session there and leads to `back`; None where it has none."""
+        address = self._look_up().get("end_session_endpoint")
+        if not isinstance(address, str):
+            return None
+        query = {"id_token_hint": id_token, "client_id": self._oidc.client_id or "", "post_logout_redirect_uri": back}
+        return f"{address}{'&' if '?' in address else '?'}{urlencode(query)}"
+
+    def read_sign_out(self, token: str) -> ProviderSignOut:
+        """Return whom a logout token of the provider signs out. Raises BadInput for one that does not prove it."""
+        try:
+            fresh = self._keys if time.monotonic() - self._keys_at < KEYS_SECONDS else None
+            claims = self._check_token(token, fresh or self._fetch_keys(), jti={"essential": True})
+            events, subject, session = (claims.get(name) for name in ("events", "sub", "sid"))
+            if not (isinstance(events, dict) and isinstance(events.get(LOGOUT_EVENT), dict)):
+                raise self._refuse("a logout token without its event")
+            if "nonce" in claims:
+                raise self._refuse("a logout token with a nonce")
+            if not (subject or session) or not isinstance(session, str | None):
+                raise self._refuse("a logout token that names neither person nor session")
+            if claims["iat"] < time.time() - SIGN_OUT_LIFETIME.total_seconds():
+                raise self._refuse("an old logout token")
+        except Forbidden as error:
+            sentence = "The logout token is not a recent one of the provider for this service."
+            raise BadInput(sentence, code="bad-logout-token") from error
+        return ProviderSignOut(self._oidc.issuer or "", claims["jti"], subject, session)
 
     def find_rights(self, session: Session, claims: Mapping[str, Any]) -> SignedIn:
         """Return who signs in, with the organization and role of the groups. Raises Forbidden without any."""
@@ -157,25 +196,31 @@ class SignInProvider:
                 form["client_secret"] = secret
         return self._call("POST", "token_endpoint", headers, urlencode(form).encode())
 
-    def _check_id_token(self, token: str, nonce: str) -> Mapping[str, Any]:
-        """Return the claims of a token with a valid signature, of this provider, for this service and this attempt."""
+    def _check_token(self, token: str, keys: KeySet, **claims: ClaimsOption) -> Mapping[str, Any]:
+        """Return the claims of a token that is signed, by this provider, for this service, and has these claims."""
         expected = jwt.JWTClaimsRegistry(
-            leeway=CLOCK_SKEW_SECONDS,
+            None,
+            CLOCK_SKEW_SECONDS,
             iss={"essential": True, "value": str(self._look_up()["issuer"])},
             aud={"essential": True, "value": self._oidc.client_id or ""},
-            azp={"value": self._oidc.client_id or ""},
-            nonce={"essential": True, "value": nonce},
-            sub={"essential": True},
             exp={"essential": True},
             iat={"essential": True},
+            **claims,
         )
         try:
-            keys = KeySet.import_key_set({"keys": self._call("GET", "jwks_uri")["keys"]})
-            claims = jwt.decode(token, keys, ALGORITHMS).claims
-            expected.validate(claims)
-        except (JoseError, KeyError, TypeError, ValueError) as error:
+            found = jwt.decode(token, keys, ALGORITHMS).claims
+            expected.validate(found)
+        except (JoseError, TypeError, ValueError, RecursionError) as error:
             raise self._refuse(f"{type(error).__name__}: {error}") from error
-        return claims
+        return found
+
+    def _fetch_keys(self) -> KeySet:
+        try:
+            self._keys = KeySet.import_key_set({"keys": self._call("GET", "jwks_uri")["keys"]})
+        except (JoseError, KeyError, TypeError, ValueError) as error:
+            raise self._refuse(f"keys: {type(error).__name__}: {error}") from error
+        self._keys_at = time.monotonic()
+        return self._keys
 
     def _look_up(self) -> Mapping[str, Any]:
         """Return the provider's discovery document. Raises Unavailable without a valid one."""
@@ -213,7 +258,7 @@ class SignInProvider:
         return found
 
     def _refuse(self, reason: str) -> Forbidden:
-        log.warning("a sign-in was refused", reason=reason)
+        log.warning("an answer of the provider was refused", reason=reason)
         return Forbidden(UNTRUSTED)
 
     def _make_key_ring(self) -> KeyRing:

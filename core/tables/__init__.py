@@ -11,7 +11,7 @@ from core.tables.events import Delivery, ExecutionEvent, Webhook
 from core.tables.executions import Backfill, Execution, ExecutionAttempt, OutboxMessage
 from core.tables.extensions import PythonExtension
 from core.tables.generic_tables import GenericTableRow
-from core.tables.identity import ApiKey, AuditEntry, ConsoleSession, Organization, Person
+from core.tables.identity import ApiKey, AuditEntry, ConsoleSession, Organization, Person, ProviderToken
 from core.tables.installation import Installation
 from core.tables.instances import Instance
 from core.tables.limits import IdempotencyRecord, OrganizationLimits, RateCounter, RunningQuery
@@ -67,6 +67,7 @@ __all__ = [
     "PluginBuild",
     "PluginInstallation",
     "Project",
+    "ProviderToken",
     "PythonExtension",
     "RateCounter",
     "Receiver",

@@ -55,6 +55,16 @@ class ConsoleSession(Base):
     person_id: Mapped[str | None] = mapped_column(ForeignKey("people.id", ondelete="CASCADE"), index=True)
     created_at: Mapped[datetime] = mapped_column(default=now)
     expires_at: Mapped[datetime]
+    provider_session_hash: Mapped[str | None] = mapped_column(String(64), index=True)
+    id_token: Mapped[str | None]  # names the session to the provider at sign-out
+
+
+class ProviderToken(Base):
+    """A logout token of the provider that has been followed, by the hash of its id: it counts once."""
+
+    __tablename__ = "provider_tokens"
+    id_hash: Mapped[str] = mapped_column(String(64), primary_key=True)
+    expires_at: Mapped[datetime]
 
 
 class AuditEntry(Base):

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator, Mapping
 from datetime import datetime, timedelta
 
 import httpx
 import pytest
+from fastapi.routing import iter_route_contexts
 from sqlalchemy import select
 
+from api.app import create_app
 from api.kit.auth import CONSOLE_HEADER, SESSION_COOKIE
 from core.definitions.identity.console_sessions import IDLE, LONGEST, hash_secret
 from core.infra.database import open_database
+from core.infra.settings import Settings
 from core.tables import ConsoleSession, now
 from tests.api.world import UNKNOWN_ID
 from tests.support.api import BASE, ROWS, Api, Job, Server
@@ -76,6 +80,24 @@ def test_forms_of_other_sites_are_refused(browser: httpx.Client, acme: Api, orig
     assert post_form(browser, "sign-in", origin, key=acme.key).status_code == 403
     sign_in(browser, acme)
     assert post_form(browser, "sign-out", origin).status_code == 403
+    assert browser.get("/console").status_code == 200
+
+
+def test_nothing_of_the_console_is_changed_for_other_sites(browser: httpx.Client, acme: Api):
+    """Each route under `/console` that takes more than GET, and Dagster's mutations in an address."""
+    sign_in(browser, acme)
+    found = {
+        (method, re.sub("{[^}]*}", "x", route.path or ""))
+        for route in iter_route_contexts(create_app(Settings()).routes)
+        if (route.path or "").startswith("/console")
+        for method in (route.methods or set[str]()) - {"GET", "HEAD"}
+    }
+    assert ("POST", "/console/sign-out") in found
+    for method, path in sorted(found):
+        for origin in ("http://evil.test", "null", None):
+            headers = {} if origin is None else {"Origin": origin}
+            answer = browser.request(method, path, headers=headers)
+            assert answer.status_code in (403, 404), (method, path, origin, answer.text)
     assert browser.get("/console").status_code == 200
 
 

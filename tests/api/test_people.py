@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from datetime import timedelta
 from typing import Any
-from urllib.parse import parse_qs, urlencode, urlsplit
+from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 
 import httpx
 import pytest
+from selectolax.lexbor import LexborHTMLParser
 
 from api.console.provider import ATTEMPT_COOKIE
 from api.console.provider import PATH as SIGN_IN
@@ -19,7 +21,7 @@ from core.definitions.identity.roles import ROLES
 from core.infra.database import open_database
 from core.tables import now
 from tests.api.operations import OPERATIONS
-from tests.api.world import UNKNOWN_ID
+from tests.api.world import UNKNOWN_ID, make_world
 from tests.support.api import BASE, Api, Server, answered, start_server
 from tests.support.oidc_provider import OidcProvider, serve_provider
 from tests.support.service import PATIENCE_SECONDS
@@ -30,6 +32,7 @@ GROUPS = ",".join(
         *("guests=staff", "away=nowhere", "others=guests:admin"),
     )
 )
+SIGN_OUT = f"{SIGN_IN}/sign-out"
 OF_CONSOLE = {CONSOLE_HEADER: "1"}
 
 
@@ -74,6 +77,9 @@ class Browser:
     def call(self, method: str, path: str, **request: Any) -> httpx.Response:
         """Call REST as the console's pages do."""
         return self.client.request(method, f"{BASE}{path}", headers=OF_CONSOLE, **request)
+
+    def sign_out(self) -> httpx.Response:
+        return self.client.post("/console/sign-out", headers={"Origin": str(self.client.base_url)})
 
     @property
     def signed_in(self) -> bool:
@@ -128,8 +134,13 @@ def test_a_person_signs_in_and_out(open_browser: OpenBrowser, provider: OidcProv
     me = answered(browser.call("GET", "/auth/people/me"))
     assert (me["email"], me["role"], me["roleFromProvider"]) == ("ann@example.test", "operator", True)
     assert me in staff.get("/auth/people")
-    browser.client.post("/console/sign-out", headers={"Origin": str(browser.client.base_url)})
-    assert not browser.signed_in
+    page = browser.sign_out().text
+    shown = re.search(r'href="(.*?/end_session.*?)"', page)
+    assert shown is not None
+    query = parse_qs(urlsplit(shown[1].replace("&amp;", "&")).query)
+    assert (query["client_id"], len(query["id_token_hint"])) == (["spindle"], 1)
+    back = browser.client.get(query["post_logout_redirect_uri"][0])
+    assert (back.status_code, back.headers["Location"], browser.signed_in) == (303, "/console", False)
     mine = [each["action"] for each in staff.get("/audit") if each["personId"] == me["id"]]
     assert mine == ["sign_out", "sign_in"]
 
@@ -140,10 +151,12 @@ def test_a_key_signs_in_beside_the_provider(open_browser: OpenBrowser, staff: Ap
     browser.client.post("/console/sign-in", data=form, headers={"Origin": str(browser.client.base_url)})
     assert browser.signed_in
     assert browser.call("GET", "/auth/people/me").status_code == 404
+    assert browser.sign_out().status_code == 303
 
 
 def test_without_a_provider_there_is_none(server: Server):
     assert server.client.get(SIGN_IN).status_code == 404
+    assert server.client.post(SIGN_OUT, data={"logout_token": "x"}).status_code == 404
     assert SIGN_IN not in server.client.get("/console").text
 
 
@@ -203,7 +216,7 @@ def test_each_role_may_what_its_scopes_allow(enter: Callable[..., Browser]):
             if operation.path.endswith("/events") or (operation.method == "GET" and operation.streams):
                 continue
             path = operation.path.format_map(dict.fromkeys(operation.path_parameters, UNKNOWN_ID))
-            request = {"json": operation.body({}), "params": operation.query, "headers": OF_CONSOLE}
+            request: dict[str, Any] = {"json": operation.body({}), "params": operation.query, "headers": OF_CONSOLE}
             answer = browser.client.request(operation.method, path, **request)
             allowed = set(operation.scopes) <= scopes
             if (answer.status_code != 403) != allowed:
@@ -211,29 +224,57 @@ def test_each_role_may_what_its_scopes_allow(enter: Callable[..., Browser]):
     assert wrong == []
 
 
-@pytest.mark.parametrize(
-    ("role", "buttons"),
-    [
-        ("viewer", {"/console/agents": False, "/console/people": None, "/console/audit": None}),
-        ("operator", {"/console/agents": False, "/console/people": None, "/console/audit": None}),
-        ("editor", {"/console/agents": True, "/console/people": None, "/console/audit": None}),
-        ("admin", {"/console/agents": True, "/console/people": True, "/console/audit": True}),
-    ],
-)
-def test_pages_have_the_buttons_of_the_role(enter: Callable[..., Browser], role: str, buttons: dict[str, bool | None]):
-    browser = enter(f"a {role}", f"{role}s")
-    seen: dict[str, bool | None] = {}
-    marks = {
-        "/console/agents": "/console/agents/new",
-        "/console/people": 'data-action="DELETE"',
-        "/console/audit": "sign in",
-    }
-    for path, mark in marks.items():
-        page = browser.client.get(path)
-        seen[path] = mark in page.text if page.status_code == 200 else None
-    assert seen == buttons
-    links = browser.client.get("/console/keys").text
-    assert ('href="/console/people"' in links, "Your keys" in links) == (role == "admin", True)
+def list_pages(client: httpx.Client) -> dict[str, LexborHTMLParser]:
+    """All pages of the console that links lead the caller to, from home on."""
+    pages: dict[str, LexborHTMLParser] = {}
+    ahead = ["/console"]
+    while ahead:
+        path = ahead.pop()
+        answer = client.get(path)
+        assert answer.status_code == 200, path
+        if not answer.headers["Content-Type"].startswith("text/html"):
+            continue
+        pages[path] = page = LexborHTMLParser(answer.text)
+        links = {urlsplit(urljoin(path, each.attributes["href"] or "")).path for each in page.css("a[href]")}
+        ahead += [each for each in links if re.match("/console(?!/dagster)", each) and each not in {*pages, *ahead}]
+    return pages
+
+
+def list_buttons(page: LexborHTMLParser) -> set[tuple[str, str]]:
+    """Method and path of what the buttons and forms of a page do."""
+    found = [(each.attributes, "data-action") for each in page.css("button[data-action]")]
+    found += [(each.attributes, "data-method") for each in page.css("form[data-form]:has(button:not([data-action]))")]
+    return {(str(values[method]), str(values["data-path"]).partition("?")[0]) for values, method in found}
+
+
+def find_scopes(method: str, path: str) -> set[str]:
+    path = path if path.startswith("/api/") else BASE + path
+    fitting = [
+        each
+        for each in OPERATIONS
+        if each.method == method and re.fullmatch(re.sub(r"{\w+}", "[^/]+", each.path), path)
+    ]
+    return set(min(fitting, key=lambda each: len(each.path_parameters)).scopes)
+
+
+@pytest.mark.long
+def test_each_role_sees_the_buttons_that_it_may_press(enter: Callable[..., Browser], staff: Api):
+    make_world(staff, "shown")
+    enter("another", "guests")
+    clients = {role: enter(f"a {role}", f"{role}s").client for role in ROLES}
+    pages = {role: list_pages(client) for role, client in clients.items()}
+    wrong: list[str] = []
+    for role, scopes in ROLES.items():
+        for path, page in pages["admin"].items():
+            answer = clients[role].get(path)
+            allowed = {each for each in list_buttons(page) if find_scopes(*each) <= scopes}
+            shown = list_buttons(LexborHTMLParser(answer.text))
+            if shown != (allowed if answer.status_code == 200 else set()):
+                wrong.append(f"{role} at {path}: {shown ^ allowed}")
+        wrong += [f"{role} alone: {path}" for path in pages[role].keys() - pages["admin"].keys()]
+    assert wrong == []
+    counts = {role: sum(len(list_buttons(page)) for page in found.values()) for role, found in pages.items()}
+    assert counts["viewer"] < counts["operator"] < counts["admin"]
 
 
 def test_removal_ends_sessions_and_keys_at_once(enter: Callable[..., Browser], open_browser: OpenBrowser, staff: Api):
@@ -248,6 +289,39 @@ def test_removal_ends_sessions_and_keys_at_once(enter: Callable[..., Browser], o
     staff.post(f"/auth/people/{person}/readmit")
     assert open_browser().sign_in("bob").status_code == 303
     assert staff.client.get(f"{BASE}/projects", headers=key).status_code == 401
+
+
+def test_a_sign_out_at_the_provider_ends_sessions_at_once(
+    open_browser: OpenBrowser, provider: OidcProvider, staff: Api, office: Server
+):
+    def enter(subject: str, **claims: str) -> Browser:
+        provider.set_person(subject, "viewers", **claims)
+        browser = open_browser()
+        browser.sign_in(subject)
+        assert browser.signed_in
+        return browser
+
+    def send(token: str) -> int:
+        return office.client.post(SIGN_OUT, data={"logout_token": token}).status_code
+
+    desk, phone, other = enter("uma", sid="desk"), enter("uma", sid="phone"), enter("vic", sid="other")
+    made = answered(desk.call("POST", "/auth/people/me/api-keys", json={"name": "own", "expiresAt": in_days(9)}))
+    assert send(provider.sign_logout(sub="uma", sid="other")) == 200  # no session of hers
+    assert (desk.signed_in, phone.signed_in, other.signed_in) == (True, True, True)
+    assert send(provider.sign_logout(sid="phone")) == 200
+    assert (desk.signed_in, phone.signed_in, other.signed_in) == (True, False, True)
+    all_of_hers = provider.sign_logout(sub="uma")
+    assert send(all_of_hers) == 200
+    assert (desk.signed_in, other.signed_in) == (False, True)
+    assert staff.client.get(f"{BASE}/projects", headers={"X-API-Key": made["key"]}).status_code == 200
+    again = enter("uma", sid="again")
+    assert (send(all_of_hers), send("x"), send("")) == (400, 400, 400)
+    assert (again.signed_in, send(provider.sign_logout(sub="nobody"))) == (True, 200)
+    unnamed = enter("wim")
+    assert send(provider.sign_logout(sub="wim", sid="unknown")) == 200
+    assert (unnamed.signed_in, other.signed_in) == (False, True)
+    ended = [each["actor"] for each in staff.get("/audit") if each["action"] == "sign_out_by_provider"]
+    assert ended == ["Wim", "Uma", "Uma"]
 
 
 def test_a_change_of_the_role_counts_at_once(enter: Callable[..., Browser], open_browser: OpenBrowser, staff: Api):

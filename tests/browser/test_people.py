@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -119,6 +120,11 @@ def test_an_admin_manages_people_and_keys_by_keyboard(
     page.get_by_role("link", name="Audit").click()
     expect(page.get_by_role("row", name="delete person").first).to_contain_text("Carl")
     walk.look("audit")
+    page.get_by_role("button", name="Sign out").press("Enter")
+    expect(page).to_have_url(re.compile(rf"{provider.url}/.*id_token_hint"))
+    page.get_by_role("button").click()
+    expect(page).to_have_url(f"{url_of(office)}/console")
+    expect(page.get_by_role("heading", name="Sign in", exact=True)).to_be_visible()
 
 
 def test_pages_of_people_fit_a_phone_in_the_dark(

@@ -52,6 +52,7 @@ ENDPOINTS = {
     "SPINDLE_TEST_JARS": "Java libraries",
     "SPINDLE_TEST_MODEL_URL": "a model",
     "SPINDLE_TEST_IMAGE": "Kubernetes",
+    "SPINDLE_TEST_DEX": "Dex",
 }
 
 

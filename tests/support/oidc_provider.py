@@ -11,14 +11,18 @@ import io
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+from uuid import uuid4
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 import httpx
+from joserfc import jwt
+from joserfc.jwk import RSAKey
 
 from tests.support.service import PATIENCE_SECONDS
 
@@ -44,6 +48,14 @@ class OidcProvider:
         answer = httpx.post(address, data={"sub": subject}, timeout=PATIENCE_SECONDS)
         assert answer.status_code == 302, answer.text
         return answer.headers["Location"]
+
+    def sign_logout(self, **claims: Any) -> str:
+        """Return a logout token; the provider itself sends none."""
+        at = int(time.time())
+        known: dict[str, Any] = {"iss": self.url, "aud": CLIENT_ID, "iat": at, "exp": at + 120, "jti": str(uuid4())}
+        known["events"] = {"http://schemas.openid.net/event/backchannel-logout": {}}
+        answer = httpx.post(f"{self.url}/logout-tokens", json=known | claims, timeout=PATIENCE_SECONDS)
+        return answer.raise_for_status().text
 
 
 @contextmanager
@@ -93,9 +105,18 @@ class _Quiet(WSGIRequestHandler):
 
 
 def main() -> None:
+    import flask
     import oidc_provider_mock
 
-    with make_server("127.0.0.1", 0, _Pkce(oidc_provider_mock.app(require_nonce=True)), handler_class=_Quiet) as server:
+    app = oidc_provider_mock.app(require_nonce=True)
+
+    @app.post("/logout-tokens")
+    def sign_logout_token() -> str:
+        key = RSAKey.import_key(flask.g.oidc_provider_mock_storage.jwk.as_dict(is_private=True))
+        return jwt.encode({"alg": "RS256", "kid": key.kid, "typ": "logout+jwt"}, flask.request.json or {}, key)
+
+    assert callable(sign_logout_token)
+    with make_server("127.0.0.1", 0, _Pkce(app), handler_class=_Quiet) as server:
         print(f"http://127.0.0.1:{server.server_port}", flush=True)
         server.serve_forever()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from sqlalchemy import event, or_, select, text, union_all, update
@@ -236,9 +236,14 @@ def _build_identity(key: ApiKey | None, person: Person | None) -> Identity:
     if person is None:
         assert key is not None  # noqa: S101 - one of them is valid
         return Identity(key.organization_id, key.id, frozenset(key.scopes), name=key.name)
+    own = identify_person(person)
+    return own if key is None else replace(own, key_id=key.id, scopes=own.scopes & frozenset(key.scopes))
+
+
+def identify_person(person: Person) -> Identity:
+    """Return the person as a caller, with the scopes of the role."""
     role: frozenset[str] = ROLES[person.role]  # pyright: ignore[reportArgumentType] - stored from a Role
-    scopes = role if key is None else role & frozenset(key.scopes)
-    return Identity(person.organization_id, key.id if key else person.id, scopes, person.id, person.name)
+    return Identity(person.organization_id, person.id, role, person.id, person.name)
 
 
 def _update_last_used(database: Database, key: ApiKey | None, person: Person | None) -> None:

@@ -29,19 +29,32 @@ def is_session(key: str) -> bool:
     return key.startswith(PREFIX)
 
 
-def begin_session(session: Session, *, key_id: str | None = None, person_id: str | None = None) -> str:
-    """Store a session of the key or the person, remove those that have expired, and return the token."""
+def begin_session(
+    session: Session,
+    *,
+    key_id: str | None = None,
+    person_id: str | None = None,
+    provider_session: str | None = None,
+    id_token: str | None = None,
+) -> str:
+    """Store a session of the key or the person, remove those that have expired, and return the token.
+
+    A provider's sign-out names its own id of the session (`provider_session`), and ours shows its `id_token`.
+    """
     token, at = f"{PREFIX}{secrets.token_urlsafe(32)}", now()
     session.execute(delete(ConsoleSession).where(ConsoleSession.expires_at <= at))
     begun = ConsoleSession(key_id=key_id, person_id=person_id, created_at=at, expires_at=at + IDLE)
-    begun.token_hash = hash_secret(token)
+    begun.token_hash, begun.id_token = hash_secret(token), id_token
+    begun.provider_session_hash = provider_session and hash_secret(provider_session)
     session.add(begun)
     return token
 
 
-def end_session(database: Database, token: str) -> None:
+def end_session(database: Database, token: str) -> str | None:
+    """End the session of the token; return the ID token with which a person began it."""
+    mine = ConsoleSession.token_hash == hash_secret(token)
     with database.write() as session:
-        session.execute(delete(ConsoleSession).where(ConsoleSession.token_hash == hash_secret(token)))
+        return session.scalar(delete(ConsoleSession).where(mine).returning(ConsoleSession.id_token))
 
 
 def end_sessions_of_person(session: Session, person_id: str) -> None:

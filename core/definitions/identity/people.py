@@ -6,18 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from sqlalchemy import select, update
+from sqlalchemy import delete, or_, select, update
 from sqlalchemy.orm import Session
 
-from core.definitions.identity.api_keys import ApiKeyRepository, Identity, KeyCache, create_key
-from core.definitions.identity.console_sessions import end_sessions_of_person
+from core.definitions.identity.api_keys import ApiKeyRepository, Identity, KeyCache, create_key, identify_person
+from core.definitions.identity.console_sessions import end_sessions_of_person, hash_secret
 from core.definitions.identity.models import PersonalKeyCreate, PersonUpdate
 from core.errors import BadInput, Conflict, Forbidden, NotFound
+from core.infra.database import build_upsert, execute_update
 from core.infra.repository import Repository
 from core.infra.settings.sign_in import Role
-from core.tables import ApiKey, Person, now
+from core.tables import ApiKey, ConsoleSession, Person, ProviderToken, now
 
 LONGEST_KEY = timedelta(days=366)
+SIGN_OUT_LIFETIME = timedelta(minutes=10)  # in which a provider's sign-out counts, once
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,16 @@ class SignedIn:
     email: str | None
     organization_id: str
     role: Role | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderSignOut:
+    """Whom a provider has signed out: all sessions of a person, or the one with the provider's own id of it."""
+
+    issuer: str
+    token_id: str
+    subject: str | None
+    session: str | None
 
 
 class PersonRepository(Repository[Person]):
@@ -68,6 +80,31 @@ def store_person(session: Session, cache: KeyCache, found: SignedIn) -> Person:
     person.last_seen_at = now()
     session.flush()
     return person
+
+
+def follow_sign_out(session: Session, cache: KeyCache, found: ProviderSignOut) -> Sequence[Identity]:
+    """End the sessions that a provider has ended, and return whose they were; personal keys stay.
+
+    Raises BadInput for a sign-out that has been followed already.
+    """
+    session.execute(delete(ProviderToken).where(ProviderToken.expires_at <= now()))
+    mark = {"id_hash": hash_secret(found.token_id), "expires_at": now() + 2 * SIGN_OUT_LIFETIME}
+    if not execute_update(session, build_upsert(session, ProviderToken).values(mark).on_conflict_do_nothing()):
+        raise BadInput("This logout token has been used.", code="bad-logout-token")
+    own = select(ConsoleSession.token_hash, Person).join(Person, Person.id == ConsoleSession.person_id)
+    own = own.where(Person.issuer == found.issuer)
+    if found.subject is not None:
+        own = own.where(Person.subject == found.subject)
+    if found.session is not None:
+        named = ConsoleSession.provider_session_hash == hash_secret(found.session)
+        unknown = ConsoleSession.provider_session_hash.is_(None)
+        own = own.where(named if found.subject is None else or_(named, unknown))
+    ended = session.execute(own).tuples().all()
+    tokens = [token for token, _ in ended]
+    session.execute(delete(ConsoleSession).where(ConsoleSession.token_hash.in_(tokens)))
+    people = {person.id: identify_person(person) for _, person in ended}
+    cache.remove_after_commit(session, *people)
+    return [*people.values()]
 
 
 def list_people(

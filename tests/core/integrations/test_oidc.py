@@ -15,9 +15,10 @@ import pytest
 from joserfc import jwt
 from joserfc.jwk import ECKey, KeySet, OctKey, RSAKey
 
-from core.errors import Forbidden, SpindleError, Unavailable
+from core.definitions.identity.people import SIGN_OUT_LIFETIME, ProviderSignOut
+from core.errors import BadInput, Forbidden, SpindleError, Unavailable
 from core.infra.settings import Settings
-from core.integrations.oidc import ATTEMPT_SECONDS, SignInProvider
+from core.integrations.oidc import ATTEMPT_SECONDS, CLOCK_SKEW_SECONDS, LOGOUT_EVENT, SignInProvider
 from tests.support.cases import each_case
 from tests.support.servers import Handler, serve
 
@@ -33,6 +34,7 @@ class Provider:
 
     url: str = ""
     nonce: str = ""
+    issuer: str | None = None  # in the address of the answer
     claims: dict[str, Any] = field(default_factory=dict[str, Any])
     header: dict[str, Any] = field(default_factory=lambda: {"alg": "RS256", "kid": "one"})
     key: Any = field(default_factory=lambda: KEY)
@@ -45,6 +47,18 @@ class Provider:
         """Be a good provider but for these changes."""
         vars(self).update(vars(Provider(self.url)) | changes)
 
+    def sign(self, claims: dict[str, Any]) -> str:
+        """Return a token with the claims, those that are None left out."""
+        claims = {name: value for name, value in claims.items() if value is not None}
+        if self.header["alg"] == "none":
+            return ".".join(_encode(part) for part in (self.header, claims)) + "."
+        return jwt.encode(self.header, claims, self.key, ["RS256", "HS256", "ES256"])
+
+    def sign_logout(self, **changes: Any) -> str:
+        at = int(time.time())
+        claims = {"iss": self.url, "aud": "spindle", "iat": at, "exp": at + 120, "jti": "one", "sub": "ann", "sid": "s"}
+        return self.sign(claims | {"events": {LOGOUT_EVENT: {}}} | changes)
+
     def answer(self, path: str) -> Any:
         if path == "/keys":
             return KeySet([KEY, CURVE_KEY]).as_dict(private=False)
@@ -53,11 +67,7 @@ class Provider:
         if path == "/token":
             at = int(time.time())
             claims = {"iss": self.url, "aud": "spindle", "sub": "ann", "nonce": self.nonce, "iat": at, "exp": at + 60}
-            claims = {name: value for name, value in (claims | self.claims).items() if value is not None}
-            unsigned = ".".join(_encode(part) for part in (self.header, claims)) + "."
-            signs = self.header["alg"] != "none"
-            token = jwt.encode(self.header, claims, self.key, ["RS256", "HS256", "ES256"]) if signs else unsigned
-            return {"access_token": "x", "token_type": "Bearer", "id_token": token}
+            return {"access_token": "x", "token_type": "Bearer", "id_token": self.sign(claims | self.claims)}
         endpoints = {"authorization_endpoint": "/begin", "token_endpoint": "/token", "jwks_uri": "/keys"}
         endpoints["userinfo_endpoint"] = "/user"
         return {"issuer": self.url, **{name: self.url + path for name, path in endpoints.items()}} | self.discovery
@@ -84,7 +94,7 @@ def provider() -> Generator[Provider]:
         yield given
 
 
-def sign_in(provider: Provider, folder: Path) -> Any:
+def open_service(provider: Provider, folder: Path) -> SignInProvider:
     settings = Settings(
         data=folder,
         secret_key="k" * 32,
@@ -93,18 +103,23 @@ def sign_in(provider: Provider, folder: Path) -> Any:
         oidc_client_secret="of the: client",
         oidc_groups="staff=default:viewer",
     )
-    own = SignInProvider(settings)
+    return SignInProvider(settings)
+
+
+def sign_in(provider: Provider, folder: Path) -> Any:
+    own = open_service(provider, folder)
     address, kept = own.begin(CALLBACK, "/console")
     query = parse_qs(urlsplit(address).query)
     assert (query["code_challenge_method"], len(query["code_challenge"][0])) == (["S256"], 43)
     provider.nonce = query["nonce"][0]
-    return own.complete(kept, query["state"][0], "code")[1]
+    return own.complete(kept, query["state"][0], "code", provider.issuer)[1]
 
 
 def test_the_claims_of_a_valid_token_are_returned(provider: Provider, tmp_path: Path) -> None:
     provider.claims = {"name": "Ann", "groups": ["staff"], "aud": ["spindle"]}
     assert sign_in(provider, tmp_path)["groups"] == ["staff"]
     assert "Basic c3BpbmRsZTpvZiUyMHRoZSUzQSUyMGNsaWVudA==" in provider.requests
+    provider.issuer = provider.url
     provider.key, provider.header = CURVE_KEY, {"alg": "ES256", "kid": "two"}
     assert sign_in(provider, tmp_path)["sub"] == "ann"
 
@@ -138,6 +153,8 @@ def test_claims_that_the_token_lacks_are_those_of_the_user_info(provider: Provid
         {"header": {"alg": "none"}},
         {"header": {"alg": "RS256", "kid": "unknown"}},
         {"statuses": {"/token": 400}},
+        {"issuer": "https://evil.test"},
+        {"issuer": ""},
     ],
 )
 def test_a_token_that_proves_nothing_is_refused(provider: Provider, tmp_path: Path, changes: dict[str, Any]) -> None:
@@ -173,4 +190,70 @@ def test_an_attempt_ends(provider: Provider, tmp_path: Path, monkeypatch: pytest
     address, kept = own.begin(CALLBACK, "/console")
     monkeypatch.undo()
     with pytest.raises(SpindleError, match="expired"):
-        own.complete(kept, parse_qs(urlsplit(address).query)["state"][0], "code")
+        own.complete(kept, parse_qs(urlsplit(address).query)["state"][0], "code", None)
+
+
+def test_a_logout_token_tells_whom_the_provider_signs_out(provider: Provider, tmp_path: Path) -> None:
+    own = open_service(provider, tmp_path)
+    for subject, session in (("ann", "s"), ("ann", None), (None, "s")):
+        token = provider.sign_logout(sub=subject, sid=session)
+        assert own.read_sign_out(token) == ProviderSignOut(provider.url, "one", subject, session)
+    assert len(provider.requests) == 2  # for the addresses and the keys
+
+
+@each_case(
+    ("changes", "claims"),
+    [
+        ({}, {"iss": "https://evil.test"}),
+        ({}, {"iss": None}),
+        ({}, {"aud": "another"}),
+        ({}, {"aud": ["another"]}),
+        ({}, {"aud": None}),
+        ({}, {"iat": None}),
+        ({}, {"iat": 2**33}),
+        ({}, {"iat": int(time.time() - SIGN_OUT_LIFETIME.total_seconds()) - 10}),
+        ({}, {"exp": None}),
+        ({}, {"exp": int(time.time()) - CLOCK_SKEW_SECONDS}),
+        ({}, {"jti": None}),
+        ({}, {"jti": ""}),
+        ({}, {"jti": 7}),
+        ({}, {"events": None}),
+        ({}, {"events": {}}),
+        ({}, {"events": [LOGOUT_EVENT]}),
+        ({}, {"events": {LOGOUT_EVENT: True}}),
+        ({}, {"events": {"http://schemas.openid.net/event/another": {}}}),
+        ({}, {"nonce": "n"}),
+        ({}, {"nonce": ""}),
+        ({}, {"sub": None, "sid": None}),
+        ({}, {"sub": 7}),
+        ({}, {"sid": 7}),
+        ({"key": OTHER_KEY}, {}),
+        ({"key": SECRET, "header": {"alg": "HS256", "kid": "one"}}, {}),
+        ({"header": {"alg": "none"}}, {}),
+        ({"header": {"alg": "RS256", "kid": "unknown"}}, {}),
+    ],
+)
+def test_a_logout_token_that_proves_nothing_is_refused(
+    provider: Provider, tmp_path: Path, changes: dict[str, Any], claims: dict[str, Any]
+) -> None:
+    provider.change(**changes)
+    with pytest.raises(BadInput):
+        open_service(provider, tmp_path).read_sign_out(provider.sign_logout(**claims))
+
+
+def test_what_is_no_token_is_refused(provider: Provider, tmp_path: Path) -> None:
+    deep = base64.urlsafe_b64encode(b"[" * 9000).decode()
+    own = open_service(provider, tmp_path)
+    for token in ("", "x", "a.b.c", f"{deep}.{deep}.x", "\ud800.\ud800.x", provider.sign({"alg": "RS256"})):
+        with pytest.raises(BadInput):
+            own.read_sign_out(token)
+    assert len(provider.requests) == 2
+
+
+def test_a_provider_may_have_an_address_to_sign_out(provider: Provider, tmp_path: Path) -> None:
+    assert open_service(provider, tmp_path).find_exit("token", CALLBACK) is None
+    provider.discovery = {"end_session_endpoint": f"{provider.url}/end?a=b"}
+    address = open_service(provider, tmp_path).find_exit("token", CALLBACK)
+    known = {"id_token_hint": ["token"], "client_id": ["spindle"], "post_logout_redirect_uri": [CALLBACK]}
+    assert (address or "").startswith(f"{provider.url}/end?a=b&")
+    assert parse_qs(urlsplit(address or "").query) == {"a": ["b"]} | known
