@@ -86,7 +86,7 @@ class SparkRunner:
         """
         run = self._run
         limits = (step.stage.capabilities.max_rows for step in self._plan.steps if step.stage)
-        if engine.last_worker_step is not None or any(each is not None for each in limits):
+        if engine.passes or any(each is not None for each in limits):
             output.count()  # the counts of the steps tell whether the run has covered its source
             wait_for_listeners(self._spark)
         run.check_failures()
@@ -166,8 +166,8 @@ class SparkRunner:
             self._check_output(stored, split)
             engine.saves.copy_output(stored, self._plan.output)
             return written
-        if engine.last_worker_step is not None or self._plan.checks:
-            output.count()
+        if engine.passes or self._plan.checks:
+            output.count()  # the pages that have failed are known when the passes have run
         self._run.check_failures()
         self._check_output(output, split)
         engine.saves.copy_output(output, self._plan.output)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -100,7 +101,7 @@ class Job:
             )
         return result
 
-    def run_prices(self, prices: Prices, **options: Any) -> RunResult:
+    def run_prices(self, prices: Mapping[str, int | None], **options: Any) -> RunResult:
         return self.run(make_prices(*prices.items()), **options)
 
     def read(self) -> pa.Table:
@@ -241,7 +242,7 @@ def test_a_column_that_one_side_alone_has_is_not_compared(
     ids=["a key twice", "a null in a key"],
 )
 def test_keys_that_do_not_tell_rows_apart_fail_before_anything_is_published(
-    request: pytest.FixtureRequest, tmp_path: Path, kind: str, rows: str, found: str
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str, rows: list[tuple[str | None, int | None]], found: str
 ) -> None:
     job = Job(request, tmp_path, kind)
     for _ in range(2):
