@@ -22,6 +22,8 @@ from tests.support.week import DayShop, apply, serve_shop
 
 pytestmark = pytest.mark.long
 DAYS = 30
+MADE = """query ($key: AssetKeyInput!) { assetOrError(assetKey: $key) {
+  ... on Asset { assetMaterializations { runId } } } }"""
 OWN_ASSET = '''\
 @asset(deps=[AssetKey(["week_finance", "report"])], group_name="reports")
 def spread(datasets: SpindleDatasets) -> MaterializeResult:
@@ -172,6 +174,11 @@ def test_an_asset_of_ones_own_follows(week: Week, page: Page) -> None:
     wait_until(lambda: is_defined(week.service, "spread"), PATIENCE_SECONDS, every=POLL_SECONDS)
     page.goto(f"{week.service.ui_url}/assets/spread?view=lineage")
     expect(page.get_by_text("report", exact=True).first).to_be_visible()
-    page.get_by_role("button", name="Materialize", exact=True).first.click()
+    page.get_by_role("button", name="Materialize").first.click()
+    wait_until(
+        lambda: week.service.graphql(MADE, key={"path": ["spread"]})["assetOrError"]["assetMaterializations"],
+        PATIENCE_SECONDS,
+        every=POLL_SECONDS,
+    )
     page.goto(f"{week.service.ui_url}/assets/spread?view=events")
-    expect(page.get_by_text("29", exact=True).first).to_be_visible(timeout=PATIENCE_SECONDS * 1000)
+    expect(page.get_by_text("29", exact=True).first).to_be_visible()
