@@ -108,16 +108,21 @@ def join_locally(folder: Path) -> None:
         LocalRunner(run).write(str(folder / "local"))
 
 
-def plan_join(folder: Path, dialect: str) -> Plan:
+def plan_join(folder: Path, dialect: str, format_: str = "parquet") -> Plan:
     places = {"OFFERS": str(folder / "offers"), "PRODUCTS": str(folder / "products")}
-    return Pipeline.from_yaml(JOIN.replace("DIALECT", dialect)).plan(places)
+    return Pipeline.from_yaml(f"{JOIN.replace('DIALECT', dialect)}output: {{format: {format_}}}\n").plan(places)
+
+
+def read_join(spark: SparkSession, folder: Path) -> DataFrame:
+    """Return the joined rows as bare Spark computes them."""
+    for name in ("offers", "products"):
+        spark.read.parquet(str(folder / name)).createOrReplaceTempView(name)
+    return spark.sql(QUERY)
 
 
 def join(spark: SparkSession, folder: Path, alone: ProcessPoolExecutor) -> Contenders:
     def run_bare() -> None:
-        for name in ("offers", "products"):
-            spark.read.parquet(str(folder / name)).createOrReplaceTempView(name)
-        spark.sql(QUERY).write.mode("overwrite").parquet(str(folder / "bare"))
+        read_join(spark, folder).write.mode("overwrite").parquet(str(folder / "bare"))
 
     def run_ours() -> None:
         shutil.rmtree(folder / "ours", ignore_errors=True)

@@ -1,8 +1,8 @@
 """Small executions without a pause: `python -m bench.throughput [SECONDS [ROUNDS [CHECKOUT...]]]`, checkouts in turns.
 
 Eight clients execute jobs of three projects, 20 pages without Spark each, as fast as they end, and ten at once. Prints
-executions a minute, the median from execute to COMPLETED, the CPU seconds of the service's own processes for each, and
-the memory of all of them (PSS), also with 500 that wait.
+executions a minute, the median from execute to COMPLETED, the CPU seconds of the service's own processes for each, the
+partitions a minute of a backfill of 100, and the memory of all of them (PSS), also with 500 that wait.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from bench.service import CLONE, create_client, create_job, find_free_port, post
 from bench.sites import serve_catalog
 
 PAGES, SIZE = 20, 5_000
-CLIENTS, PROJECTS, AT_ONCE, WAITING = 8, 3, 10, 500
+CLIENTS, PROJECTS, AT_ONCE, PARTITIONS, WAITING = 8, 3, 10, 100, 500
 WARM_SECONDS, POLL_SECONDS = 8, 0.3
 PIPELINE = """
 fetch: {{url: "{url}"}}
@@ -56,12 +56,15 @@ def measure(name: str, process: psutil.Process, client: httpx.Client, pipeline: 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         list(pool.map(lambda number: execute(client, jobs[number % PROJECTS]), range(AT_ONCE)))
     ten = time.perf_counter() - began
+    split = create_job(client, "split", f"{pipeline}spindle: {{userAgent: '${{PART}}'}}\n")
+    partitions = backfill(client, split)
     for number in range(WAITING):
         client.post(f"{jobs[number % PROJECTS]}/execute", params={"queue": "true"}, json={})
     waiting = measure_memory(process)
     print(
         f"{name}: {len(each) / minutes:.0f} a minute, median {median(each):.2f} s, CPU of the service {cpu:.2f} s; "
-        f"{AT_ONCE} at once {ten:.1f} s; memory {idle:.0f} MiB, {waiting:.0f} with {WAITING} submitted",
+        f"{AT_ONCE} at once {ten:.1f} s; a backfill's partitions {partitions:.0f} a minute; "
+        f"memory {idle:.0f} MiB, {waiting:.0f} with {WAITING} submitted",
         flush=True,
     )
 
@@ -78,6 +81,19 @@ def saturate(client: httpx.Client, jobs: list[str], seconds: float) -> list[floa
 
     with ThreadPoolExecutor(CLIENTS) as pool:
         return [each for found in pool.map(work, range(CLIENTS)) for each in found]
+
+
+def backfill(client: httpx.Client, job: str) -> float:
+    """Return how many partitions a backfill makes in a minute."""
+    keys = [f"part{number}" for number in range(PARTITIONS)]
+    client.put(job, json={"partitions": {"values": keys, "parameter": "PART"}}).raise_for_status()
+    began = time.perf_counter()
+    path = f"{job}/backfills/{post(client, f'{job}/backfills', {})['id']}"
+    while (found := client.get(path).json())["state"] == "RUNNING":
+        time.sleep(POLL_SECONDS)
+    if found["state"] != "COMPLETED":
+        raise SystemExit(f"the backfill is {found['state']}: {found['counts']}")
+    return PARTITIONS / (time.perf_counter() - began) * 60
 
 
 def execute(client: httpx.Client, job: str) -> float:

@@ -21,6 +21,7 @@ from pipelines.contract.request import OUTPUT, Target
 from pipelines.coordination.messages import Counts, FailedPage, FetchTally
 from pipelines.coordination.server import Coordinator
 from pipelines.engine.frontier import describe_bounded
+from pipelines.engine.history import Transition
 from pipelines.engine.result_checks import CheckResult, check_required_selectors, find_empty_selectors
 from pipelines.engine.walk import Engine
 from pipelines.errors import RunError
@@ -246,6 +247,11 @@ class Run:
             if explores and options.max_pages is not None and found.rows >= options.max_pages:
                 return f"maxPages ({options.max_pages:,}) was reached in line {step.line}"
         return None
+
+    def build_transition(self) -> Transition:
+        """Return how the rows become states of the output's history."""
+        target = self.context.targets.get(OUTPUT, Target())
+        return Transition(self.plan.output, target, self.context.accepted_at, self.find_gap())
 
     def check_existing(self) -> None:
         """Raise RunError when the output or a save stage must not replace the rows that there are."""

@@ -37,9 +37,10 @@ def build_condition(text: str, columns: Columns) -> Condition | None:
     """Return the condition of an SQL expression over these columns; None where only Spark can evaluate it.
 
     It may have AND, OR, NOT, IS NULL, IN and comparisons of a string, bigint, int, double or boolean column with a
-    literal of the same type. NaN is larger than all numbers. Texts are compared by their UTF-8 bytes.
+    literal of the same type. NaN is larger than all numbers. Texts are compared by their UTF-8 bytes. A column that the
+    plan does not know may be one of these.
     """
-    if columns.open or "\\" in text:  # of unknown types; Spark and sqlglot read escapes differently
+    if "\\" in text:  # Spark and sqlglot read escapes differently
         return None
     try:
         return _Builder(columns).build(parse_condition(text))
@@ -49,6 +50,7 @@ def build_condition(text: str, columns: Columns) -> Condition | None:
 
 class _Builder:
     def __init__(self, columns: Columns) -> None:
+        self._open = columns.open
         self._types: dict[str, list[tuple[str, str]]] = {}
         for name, type_ in columns.types:
             self._types.setdefault(name.casefold(), []).append((name, type_))
@@ -94,7 +96,7 @@ class _Builder:
     def _find_column(self, node: exp.Expr) -> tuple[str, str]:
         if not isinstance(node, exp.Column) or len(node.parts) != 1:
             raise _OnlySpark
-        found = self._types.get(node.name.casefold(), ())
+        found = self._types.get(node.name.casefold(), [(node.name, UNKNOWN)] if self._open else [])
         if len(found) != 1:
             raise _OnlySpark
         return found[0]

@@ -31,7 +31,7 @@ from pipelines.engine.segment import Segment
 from pipelines.engine.types import get_columns
 from pipelines.engine.walk import Engine
 from pipelines.engine.worker import run_pass
-from pipelines.errors import RunError
+from pipelines.errors import NeedsSpark, RunError
 from pipelines.extract.rows import Link
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
 from pipelines.language.engines import EngineName, Growth
@@ -80,7 +80,22 @@ class LocalEngine(Engine[pa.Table]):
     def build_rows(self) -> pa.Table:
         if self._plan.uses_browser and (missing := find_missing_browser()):
             raise RunError(missing)
-        return sort_rows(super().build_rows())
+        rows = sort_rows(super().build_rows())
+        self._check_needs(rows)
+        return rows
+
+    def _check_needs(self, rows: pa.Table) -> None:
+        """Raise GrownOver where only Spark measures a check over the columns, NeedsSpark where it stays here."""
+        needs = (
+            call
+            for call in self._plan.checks
+            if not call.check.find_missing_columns(self._columns) and call.check.needs_spark(self._columns)
+        )
+        if (call := next(needs, None)) is None:
+            return
+        if self._growth:
+            raise GrownOver(self._build_partial_run(Segment(rows, self._plan.steps[-2].key, self._columns)))
+        raise NeedsSpark(f"only Spark measures the check {call.name} over these columns", call.node.line)
 
     def select_output(self, rows: pa.Table) -> pa.Table:
         """Return the output's columns of `rows`."""

@@ -65,7 +65,7 @@ def choose_engine(plan: Plan, wanted: EngineName = EngineName.AUTO) -> Choice:
     need = find_spark_need(plan)
     if need is not None:
         return Choice(runs_on_spark=True, reason=str(need), line=need.line)
-    files = any(_reads_files(step.stage) for step in plan.steps)
+    files = plan.output.mode is Mode.HISTORY or any(_reads_files(step.stage) for step in plan.steps)
     return Choice(runs_on_spark=False, asks_files=files, may_change=named is EngineName.AUTO)
 
 
@@ -109,8 +109,6 @@ def _iter_spark_needs(plan: Plan) -> Iterator[SparkNeed]:
     output, line = plan.output, plan.steps[-1].line
     if output.format != "parquet":
         yield SparkNeed(f"the output's format {output.format}", line)
-    if output.mode is Mode.HISTORY:
-        yield SparkNeed("the output's mode history", line)
     if output.partition_by:
         yield SparkNeed("the output's partitionBy", line)
     if output.path and split_address(output.path):

@@ -50,7 +50,7 @@ def _iter_parts(
         files, path = open_filesystem(file.path)
         with pq.ParquetFile(path, filesystem=files) as parquet:
             for batch in parquet.iter_batches():
-                part = _fill(pa.Table.from_batches([batch]), schema)
+                part = fill_columns(pa.Table.from_batches([batch]), schema)
                 stays = [key not in replaced for key in _list_keys(part, keys)]
                 if within := covered[0]:
                     values = _list_values(part, within)
@@ -61,7 +61,7 @@ def _iter_parts(
                 yield part.filter(pa.array(stays, pa.bool_()))
                 if lacking:
                     earlier.append(part.filter(pa.array([not each for each in stays], pa.bool_())))
-    yield _fill(_keep_columns(rows, keys, pa.concat_tables(earlier), lacking) if earlier else rows, schema)
+    yield fill_columns(_keep_columns(rows, keys, pa.concat_tables(earlier), lacking) if earlier else rows, schema)
 
 
 def _list_covered(rows: pa.Table, within: str) -> set[object]:
@@ -82,7 +82,7 @@ def _keep_columns(rows: pa.Table, keys: Sequence[str], earlier: pa.Table, names:
     return updated
 
 
-def _fill(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+def fill_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return the rows with the columns of the schema; missing ones are null."""
     own = {*rows.column_names}
     columns = [

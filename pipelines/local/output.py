@@ -43,7 +43,7 @@ def write_output(rows: pa.Table, output: Output, path: str, target: Target) -> W
 def _write_output(rows: pa.Table, output: Output, path: str, target: Target) -> WrittenFiles:
     columns = [(field.name, format_type(field.type)) for field in rows.schema]
     fit = fit_appended(output.format, output.mode, output.partition_by, target, columns)
-    fitted = rows if fit is None else _select_fitted(rows, fit)
+    fitted = rows if fit is None else select_fitted(rows, fit)
     if fit is not None and rewrites_files(output.mode, target, fit):
         check_merged(output.keys, output.within, fitted.column_names)
         earlier = pa.schema([(name, parse_type(type_)) for name, type_ in widen_columns(target.columns, fit)])
@@ -131,7 +131,7 @@ def _write_file(schema: pa.Schema, parts: Iterable[pa.Table], path: str) -> Writ
     return WrittenFiles(columns=columns, rows=count, bytes=size)
 
 
-def _select_fitted(rows: pa.Table, columns: Sequence[FittedColumn]) -> pa.Table:
+def select_fitted(rows: pa.Table, columns: Sequence[FittedColumn]) -> pa.Table:
     """Return the rows with the names and types of existing columns."""
     arrays = [rows.column(each.name).cast(parse_type(each.type)) for each in columns]
     return pa.table(arrays, names=[each.existing for each in columns])

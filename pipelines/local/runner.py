@@ -9,7 +9,7 @@ from importlib.abc import MetaPathFinder
 
 import pyarrow as pa
 
-from pipelines.contract.report import RunResult, WrittenFiles
+from pipelines.contract.report import Changes, RunResult, WrittenFiles
 from pipelines.contract.request import OUTPUT, Target
 from pipelines.engine.run import Run
 from pipelines.incremental.selection import (
@@ -21,8 +21,10 @@ from pipelines.incremental.selection import (
     group_digests,
 )
 from pipelines.language.engines import Growth
+from pipelines.language.formats import Mode
 from pipelines.language.json_values import PREVIEW_LENGTH, list_records
 from pipelines.local.engine import LocalEngine
+from pipelines.local.history import read_states, write_history
 from pipelines.local.output import copy_output, write_output, write_rows
 from pipelines.local.result_checks import Split, run_checks, set_aside
 
@@ -44,6 +46,8 @@ class LocalRunner:
     def write(self, path: str) -> RunResult:
         """Write the output rows to a new folder."""
         run = self._run
+        is_history = run.plan.output.mode is Mode.HISTORY
+        earlier = read_states(run.build_transition()) if is_history else None
         engine, rows = self._build_rows()
         run.check_failures()
         if run.keeps_output:
@@ -56,13 +60,17 @@ class LocalRunner:
         if run.keeps_earlier(output.num_rows):
             engine.write_exports()
             return RunResult(None, (), [], 0, rejected=rejected)
-        written = write_output(output, run.plan.output, path, run.context.targets.get(OUTPUT, Target()))
+        changes: Changes | None = None
+        if is_history:
+            written, changes = write_history(output, path, run.build_transition(), earlier, split.rejected)
+        else:
+            written = write_output(output, run.plan.output, path, run.context.targets.get(OUTPUT, Target()))
         engine.write_exports()
         if engine.last_worker_step is not None and run.page_counts is None and rejected is None:
             preview = engine.select_preview(run.coordinator.get_preview(engine.last_worker_step))
         else:
             preview = list_records(output.slice(0, run.preview_rows), PREVIEW_LENGTH)
-        return RunResult(written, (), preview, time.monotonic() - started, rejected=rejected)
+        return RunResult(written, (), preview, time.monotonic() - started, changes, rejected)
 
     def collect(self) -> pa.Table:
         """Return the output rows in document order; `rejected` are those that checks have set aside."""

@@ -28,7 +28,7 @@ def sort_rows(rows: pa.Table) -> pa.Table:
     ordinals = rows.column("_ordinal").to_pylist()
     if all(before <= after for before, after in pairwise(ordinals)):
         return rows
-    return _take(rows, sorted(range(rows.num_rows), key=ordinals.__getitem__))
+    return take_rows(rows, sorted(range(rows.num_rows), key=ordinals.__getitem__))
 
 
 def _are_numbered(ordinals: pa.ChunkedArray) -> bool:
@@ -46,24 +46,30 @@ def sort_by_columns(rows: pa.Table, keys: Sequence[tuple[str, bool]]) -> pa.Tabl
     """
     positions = [*range(rows.num_rows)]
     for name, descends in reversed(keys):
-        ranks = _list_sort_keys(rows.column(find_column(rows.column_names, name)))
+        ranks = list_sort_keys(rows.column(find_column(rows.column_names, name)))
         positions.sort(key=ranks.__getitem__, reverse=descends)
     ordinals = pa.array([[each] for each in range(rows.num_rows)], pa.list_(pa.int64()))
-    return _take(rows, positions).drop_columns(["_ordinal"]).append_column("_ordinal", ordinals)
+    return take_rows(rows, positions).drop_columns(["_ordinal"]).append_column("_ordinal", ordinals)
 
 
-def _list_sort_keys(column: pa.ChunkedArray) -> list[tuple[int, Any]]:
-    """Return values to compare in place of the column's."""
-    if pa.types.is_date32(column.type):
-        column = column.cast(pa.int32())
-    elif pa.types.is_timestamp(column.type):
-        column = column.cast(pa.int64())  # Python has not all the years
+def list_sort_keys(column: pa.ChunkedArray) -> list[tuple[int, Any]]:
+    """Return values to compare in place of the column's; texts of lists and objects, which have no order."""
+    if pa.types.is_nested(column.type):
+        return [(1, repr(value)) for value in column.to_pylist()]
+    column = _number_times(column)
     if pa.types.is_string(column.type):
         column = column.cast(pa.binary())
     return [
         (0, 0) if value is None else (2, 0) if isinstance(value, float) and math.isnan(value) else (1, value)
         for value in column.to_pylist()
     ]
+
+
+def _number_times(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return dates and times as numbers, since Python has not all the years."""
+    if pa.types.is_date32(column.type):
+        return column.cast(pa.int32())
+    return column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
 
 
 def take_first(rows: pa.Table, number: int, after: pa.Table | None = None) -> pa.Table:
@@ -79,7 +85,7 @@ def leave_out_failures(rows: pa.Table) -> pa.Table:
     if OPEN not in rows.column_names and not list_own_columns(rows.column_names):
         return rows
     fails = mark_failures(rows)
-    return _take(rows, [position for position, each in enumerate(fails) if not each]) if any(fails) else rows
+    return take_rows(rows, [position for position, each in enumerate(fails) if not each]) if any(fails) else rows
 
 
 def mark_failures(rows: pa.Table) -> list[bool]:
@@ -102,7 +108,7 @@ def exchange_links(links: pa.Table) -> pa.Table:
         url, ordinal = urls[position], ordinals[position] or []
         return xxhash.xxh64_intdigest((url or str(ordinal)).encode()), url or "", ordinal
 
-    return _take(links, sorted(range(links.num_rows), key=get_key))
+    return take_rows(links, sorted(range(links.num_rows), key=get_key))
 
 
 def rename_column(rows: pa.Table, name: str, new: str) -> pa.Table:
@@ -129,29 +135,33 @@ def find_column(names: Sequence[str], wanted: str) -> str:
 
 def drop_repeated_rows(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
     """Return the first of all rows that are equal in the columns; as in Spark, NaN is equal to itself."""
-    columns = [_list_comparable_values(rows.column(find_column(rows.column_names, key))) for key in keys]
+    columns = [list_comparable_values(rows.column(find_column(rows.column_names, key))) for key in keys]
     first: dict[tuple[Any, ...], int] = {}
     for position, values in enumerate(zip(*columns, strict=True) if columns else [()] * rows.num_rows):
         first.setdefault(values, position)
-    return _take(rows, [*first.values()])
+    return take_rows(rows, [*first.values()])
 
 
-def _take(rows: pa.Table, positions: Sequence[int]) -> pa.Table:
+def take_rows(rows: pa.Table, positions: Sequence[int]) -> pa.Table:
+    """Return the rows at these positions."""
     return rows.take(pa.array(positions, pa.int64()))  # of no positions, Arrow would not know the type
 
 
-def _list_comparable_values(column: pa.ChunkedArray) -> list[Any]:
+def list_comparable_values(column: pa.ChunkedArray) -> list[Any]:
+    """Return hashable values in place of the column's, which are equal where Spark holds these to be equal."""
     convert = _build_conversion(column.type)
-    return [None if value is None else convert(value) for value in column.to_pylist()]
+    return [None if value is None else convert(value) for value in _number_times(column).to_pylist()]
 
 
 def _build_conversion(type_: pa.DataType) -> Callable[[Any], Any]:
-    """Return the function that makes values hashable, and equal where Spark holds them to be equal."""
     if pa.types.is_floating(type_):
         return lambda value: _NAN if math.isnan(value) else value
     if pa.types.is_list(type_):
         item = _build_conversion(type_.value_type)
         return lambda values: tuple(None if each is None else item(each) for each in values)
+    if pa.types.is_map(type_):
+        item = _build_conversion(type_.item_type)
+        return lambda pairs: tuple((key, None if each is None else item(each)) for key, each in pairs)
     if pa.types.is_struct(type_):
         fields = [(field.name, _build_conversion(field.type)) for field in type_]
         return lambda value: tuple(None if (each := value[name]) is None else convert(each) for name, convert in fields)

@@ -110,14 +110,17 @@ class Check(Arguments):
 
 
 class LocalCheck(Check):
-    """Base of checks that one process measures as Spark does, where their columns are of `local_types`."""
+    """Base of checks that one process measures as Spark does, where their columns are of `local_types`.
+
+    The run decides where the plan does not know the types.
+    """
 
     local_types: ClassVar[tuple[str, ...]] = ("string",)
 
     def needs_spark(self, columns: Columns) -> bool:
         types = dict(columns.types)
-        names = (types.get(name, "").partition("(")[0] for name in self.list_columns())
-        return any(name not in self.local_types for name in names)
+        found = (types.get(name, UNKNOWN if columns.open else "").partition("(")[0] for name in self.list_columns())
+        return any(each not in (*self.local_types, UNKNOWN) for each in found)
 
 
 class RowCheck(LocalCheck):

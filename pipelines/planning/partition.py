@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pipelines.contract.context import RunContext
 
 CODE = "unfit-partition"
+DESCRIPTION = "Key of the partition"
 
 
 class AddPartition(TableStage):
@@ -36,7 +37,7 @@ class AddPartition(TableStage):
         return before.with_columns(tuple((name, "string") for name in self.columns))
 
     def trace_columns(self, before: Columns) -> Mapping[str, Origin]:
-        return dict.fromkeys(self.columns, Origin())
+        return dict.fromkeys(self.columns, Origin(description=DESCRIPTION))
 
     def needs_spark(self, before: Columns) -> bool:
         return False

@@ -118,7 +118,8 @@ class SparkEngine(Engine[DataFrame]):
         self.shown.update(partial_run.shown)
         for step, stage, exported in partial_run.exports:
             self.saves.add_export(step, stage, self._spark.createDataFrame(exported))
-        rows = self._spark.createDataFrame(partial_run.segment.rows)
+        schema = from_arrow_schema(partial_run.segment.rows.schema, prefer_timestamp_ntz=True)
+        rows = self._spark.createDataFrame(partial_run.segment.rows, schema)
         segment = partial_run.segment.with_rows(self._exchange(rows) if partial_run.segment.fetches else rows)
         return segment, partial_run.steps
 

@@ -11,8 +11,6 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
 from pipelines.contract.report import Changes, RunResult, WrittenFiles
-from pipelines.contract.request import OUTPUT, Target
-from pipelines.engine.history import Transition
 from pipelines.engine.partial_run import PartialRun
 from pipelines.engine.run import Run
 from pipelines.language.columns import quote_column
@@ -86,16 +84,14 @@ class SparkRunner:
 
         The keys of rows that were set aside are not missing from it.
         """
-        run, context = self._run, self._run.context
+        run = self._run
         limits = (step.stage.capabilities.max_rows for step in self._plan.steps if step.stage)
-        if engine.last_worker_step is not None or any(each is not None for each in limits):
+        if engine.passes or any(each is not None for each in limits):
             output.count()  # the counts of the steps tell whether the run has covered its source
             wait_for_listeners(self._spark)
         run.check_failures()
         self._check_output(output, split)
-        target = context.targets.get(OUTPUT, Target())
-        transition = Transition(self._plan.output, target, context.accepted_at, run.find_gap())
-        return write_history(output, path, transition, context.author, run.since, split.rejected)
+        return write_history(output, path, run.build_transition(), run.context.author, run.since, split.rejected)
 
     def _persist(self, engine: SparkEngine, rows: DataFrame) -> DataFrame:
         """Return the rows that the run writes, marked by the checks that set rows aside, and kept where necessary."""
@@ -170,8 +166,8 @@ class SparkRunner:
             self._check_output(stored, split)
             engine.saves.copy_output(stored, self._plan.output)
             return written
-        if engine.last_worker_step is not None or self._plan.checks:
-            output.count()
+        if engine.passes or self._plan.checks:
+            output.count()  # the pages that have failed are known when the passes have run
         self._run.check_failures()
         self._check_output(output, split)
         engine.saves.copy_output(output, self._plan.output)

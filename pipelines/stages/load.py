@@ -118,6 +118,17 @@ class FileSource(PathSource):
             return _read_partitioned(read, files)
         return _add_ordinal((read.schema(self.schema_) if self.schema_ else read).load(list(files.paths)))
 
+    def load_files_locally(self, context: RunContext) -> tuple[pa.Table, Columns]:
+        """Return the rows of files that one process reads whole; raise NeedsSpark for others."""
+        from pipelines.local.dataset_files import read_rows
+
+        files = download_file(self.path, context, False, is_text=self.reads_text) if is_web_address(self.path) else None
+        files = files or context.find_files(self.path, escaped=False)
+        if files.format not in (None, self.format) or files.partition_by or not files.paths:
+            raise NeedsSpark(f"only Spark reads '{self.path}' with load_{self.format}")
+        paths = [unescape_pattern(path) if self.path in context.inputs else path for path in files.paths]
+        return read_rows(self.path, paths, self.format)
+
     def describe_empty(self) -> str:
         """Return the error message for files without columns."""
         return f"the file '{self.path}' has no columns"
@@ -268,6 +279,12 @@ pipeline:
         read = spark.read.options(**self.build_options(), **times).format(self.format).schema(found)
         return _add_ordinal(read.load(list(files.paths)))
 
+    def needs_spark(self, before: Columns) -> bool:
+        return bool(self.model_fields_set - {"path"}) or split_address(self.path) is not None
+
+    def load_locally(self, context: RunContext) -> tuple[pa.Table, Columns]:
+        return self.load_files_locally(context)
+
     def describe_empty(self) -> str:
         return f"the file '{self.path}' contains no JSON objects"
 
@@ -293,14 +310,7 @@ pipeline:
         return bool(self.model_fields_set - {"path"}) or split_address(self.path) is not None
 
     def load_locally(self, context: RunContext) -> tuple[pa.Table, Columns]:
-        from pipelines.local.dataset_files import read_rows
-
-        files = download_file(self.path, context, False) if is_web_address(self.path) else None
-        files = files or context.find_files(self.path, escaped=False)
-        if files.format not in (None, self.format) or files.partition_by or not files.paths:
-            raise NeedsSpark(f"only Spark reads '{self.path}' with load_parquet")
-        paths = [unescape_pattern(path) if self.path in context.inputs else path for path in files.paths]
-        return read_rows(self.path, paths, self.format)
+        return self.load_files_locally(context)
 
 
 @register_stage("load_avro")

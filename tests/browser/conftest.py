@@ -1,4 +1,4 @@
-"""Chromium for walks through the console. Pictures are in SPINDLE_TEST_SCREENSHOTS, or in the test's folder."""
+"""Chromium for walks through console and Dagster UI. Pictures are in SPINDLE_TEST_SCREENSHOTS, or the test's folder."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.browser.test_dagster_ui import CHROMIUM, FLAGS, PATIENCE_MS
 from tests.support.walk import Walk
@@ -44,3 +44,24 @@ def open_walk(chromium: Browser, tmp_path: Path) -> Iterator[Callable[..., Walk]
     for walk in walks:
         walk.page.context.close()
     assert complaints == []
+
+
+@pytest.fixture(scope="module")
+def browser_page() -> Iterator[Page]:
+    if CHROMIUM is None:
+        pytest.skip("Chromium is not installed: the Dagster UI is not looked at.")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, timeout=PATIENCE_MS)
+        page = browser.new_page(viewport={"width": 1600, "height": 1200})
+        page.set_default_timeout(PATIENCE_MS)
+        expect.set_options(timeout=PATIENCE_MS)
+        yield page
+        browser.close()
+
+
+@pytest.fixture
+def page(browser_page: Page, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Page]:
+    """The page, of which a picture is taken at the end of the test."""
+    yield browser_page
+    folder = Path(os.environ.get("SPINDLE_TEST_SCREENSHOTS", tmp_path))
+    browser_page.screenshot(path=folder / f"{request.node.name.removeprefix('test_')}.png")

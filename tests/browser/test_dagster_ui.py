@@ -6,14 +6,12 @@ the test's own.
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Page, expect
 
 from core.definitions.schedules.switches import has_new_switch
 from tests.support.service import POLL_SECONDS, Job, Json, Service, wait_until
@@ -48,27 +46,6 @@ class Day:
     pages: Job
     summary: Job
     run_id: str
-
-
-@pytest.fixture(scope="module")
-def browser_page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    if CHROMIUM is None:
-        pytest.skip("Chromium is not installed: the Dagster UI is not looked at.")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, timeout=PATIENCE_MS)
-        page = browser.new_page(viewport={"width": 1600, "height": 1200})
-        page.set_default_timeout(PATIENCE_MS)
-        expect.set_options(timeout=PATIENCE_MS)
-        yield page
-        browser.close()
-
-
-@pytest.fixture
-def page(browser_page: Page, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Page]:
-    """The page, of which a picture is taken at the end of the test."""
-    yield browser_page
-    folder = Path(os.environ.get("SPINDLE_TEST_SCREENSHOTS", tmp_path))
-    browser_page.screenshot(path=folder / f"{request.node.name.removeprefix('test_')}.png")
 
 
 @pytest.fixture(scope="module")
@@ -161,9 +138,9 @@ def find_execution(service: Service, job: Job) -> str:
     return service.get(f"{job.path}/executions")[0]["executionId"]
 
 
-def is_defined(service: Service, project: str, job: str) -> bool:
-    """Whether Dagster has a definition of the job's asset."""
-    answer = service.graphql(ASSET, key={"path": [project, job]})["assetNodeOrError"]
+def is_defined(service: Service, *key: str) -> bool:
+    """Whether Dagster has a definition of the asset."""
+    answer = service.graphql(ASSET, key={"path": [*key]})["assetNodeOrError"]
     return answer["__typename"] == "AssetNode"
 
 

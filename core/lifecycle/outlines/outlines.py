@@ -44,6 +44,7 @@ from core.lifecycle.outlines.lineage import (
 )
 from core.lifecycle.outlines.sources import ColumnOutline, JobSources, SourceFinder, SourceOutline
 from core.tables import Agent, Dataset, Job, Organization, Project
+from pipelines.planning.partition import DESCRIPTION
 
 __all__ = ["CheckOutline", "JobKey", "JobOutline", "OutlineLoader", "StepOutline", "load_outline", "load_outlines"]
 
@@ -346,7 +347,7 @@ class OutlineLoader:
             tags=(*row.tags.items(), *((f"{POOL_TAG}/{name}", "") for name in row.pools)),
             owners=tuple(row.owners),
             sources=sources.sources,
-            lineage=sources.columns,
+            lineage=(*sources.columns, *(ColumnOutline(each.lower(), DESCRIPTION) for each in partitions.parameters)),
             max_age=row.freshness.get("maxAge"),
             on_new_input=row.trigger.get("onNewInput", False),
             notes=(*(_describe_dropped(names[each]) for each in lineage.dropped), *_describe_unknown(row, everything)),

@@ -58,7 +58,7 @@ from pipelines.planning.plan import Plan
 from pipelines.planning.script_reader import read_packages
 from pipelines.spark.jars import LibrariesMissing, require_jars
 from pipelines.spark.requirements import find_missing_libraries
-from pipelines.stages.load import LoadParquet
+from pipelines.stages.load import LoadJson, LoadParquet
 from pipelines.transforms.transform import Transforms
 
 
@@ -384,15 +384,20 @@ class _Planner:
         self.execution.engine, self.execution.spark_reason = wanted, reason or None
 
     def _find_large_input(self, plan: Plan) -> str | None:
-        """Return why only Spark reads one of the datasets that the plan loads, which a run would find out late."""
-        for path in (step.stage.path for step in plan.steps if isinstance(step.stage, LoadParquet)):
+        """Return why only Spark reads a dataset that the plan loads or continues, as a run would find out late."""
+        if plan.output.mode is Mode.HISTORY:
+            earlier = find_current(self.session, self.execution, plan.output.path)
+            if earlier is not None and (earlier.size_bytes or 0) > LOADED_BYTES:
+                return "the size of its history"
+        for stage in (step.stage for step in plan.steps if isinstance(step.stage, LoadParquet | LoadJson)):
+            path = stage.path
             read = self.execution.inputs.get(path)
             version = self.session.get(DatasetVersion, read.version) if read and read.is_published else None
             if read is None or version is None:
                 continue
             parts = [part for part in version.partitions.values() if part.location in read.locations]
             size = sum(part.bytes or 0 for part in parts) if parts else version.size_bytes or 0
-            if version.format != LoadParquet.format or size > LOADED_BYTES:
+            if version.format != stage.format or size > LOADED_BYTES:
                 return f"the format or size of '{path}'"
         return None
 

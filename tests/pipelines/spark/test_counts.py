@@ -15,9 +15,11 @@ from pipelines.contract.context import RunContext
 from pipelines.coordination.server import Coordinator
 from pipelines.engine.options import make_fetch_options
 from pipelines.engine.run import Run
+from pipelines.errors import RunError
 from pipelines.pipeline import Pipeline
 from pipelines.spark.engine import SparkEngine
 from pipelines.spark.runner import SparkRunner
+from tests.support.libraries import needs_libraries
 from tests.support.service import PATIENCE_SECONDS, wait_until
 from tests.support.site import Site
 
@@ -114,3 +116,26 @@ def test_no_rows_before_a_fetch_give_an_empty_table(
     assert result.output.columns == (("page", "string"), ("text", "string"))
     assert loaded is None or (first is not None and first.rows == loaded)
     assert {each.rows for each in counts.values()} <= {0}
+
+
+@pytest.mark.parametrize(
+    ("output", "stage"),
+    [
+        pytest.param("{format: delta}", "filter, args: [title IS NOT NULL]", marks=needs_libraries),
+        pytest.param("{format: iceberg}", "limit, args: [5]", marks=needs_libraries),
+        ("{mode: history, keys: [title]}", "filter, args: [title IS NOT NULL]"),
+    ],
+)
+def test_failed_pages_are_known_before_a_commit(
+    spark: SparkSession, site: Site, tmp_path: Path, output: str, stage: str
+) -> None:
+    """Rows that end in a stage of tables are computed by no pass: what has failed is not known before they are."""
+    base = site.serve({"/": 404})
+    stages = f"[{{stage: extract, args: [{{selector: h1, as: title}}]}}, {{stage: {stage}}}]"
+    plan = Pipeline.from_yaml(f"fetch: {{url: '{base}/'}}\npipeline: {stages}\noutput: {output}").plan()
+    context = RunContext(
+        fetch=make_fetch_options(plan.options, ("127.0.0.0/8",)), saves_folder=str(tmp_path / "saves"), author="one"
+    )
+    with Run(plan, context) as run, pytest.raises(RunError, match="1 of 1 addresses could not be fetched"):
+        SparkRunner(run, spark).write(str(tmp_path / "rows"))
+    assert site.requests["/"] == 1

@@ -43,6 +43,14 @@ def test_a_large_dataset_is_loaded_by_spark(shop: Shop) -> None:
         assert (execution.spark_reason, begins_with_spark) == (reason, reason is not None)
 
 
+def test_a_large_history_goes_on_with_spark(shop: Shop) -> None:
+    shop.write_pipeline(f"{PIPELINE}output: {{mode: history, keys: [title]}}")
+    for size, reason in ((LOADED_BYTES, None), (LOADED_BYTES + 1, None), (1, "the size of its history")):
+        execution = shop.submit()  # goes on with the version of the size before
+        assert shop.reload(execution).spark_reason == reason
+        shop.complete(execution, output_file_size_bytes=size)
+
+
 def test_a_job_names_its_engine_and_takes_it_back(shop: Shop) -> None:
     shop.change_job(engine="spark")
     assert submit(shop)[1]

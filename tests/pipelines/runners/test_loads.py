@@ -1,4 +1,4 @@
-"""Small Parquet files give the same rows on both runners, in the same order; all others go to Spark."""
+"""Small files of Parquet and JSON give the same rows on both runners, in the same order; all others go to Spark."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines.errors import NeedsSpark
+from pipelines.language.engines import Growth
 from tests.support.runners import Runners
 
 AT = datetime(2026, 1, 1, 12, 30, 0, 5, tzinfo=UTC)
@@ -58,6 +59,70 @@ def test_the_rows_of_a_file_keep_their_order(runners: Runners, tmp_path: Path) -
     assert [dict(outcome.columns)[name] for name in ("small", "at", "local", "kind")] == [
         "tinyint", "timestamp", "timestamp_ntz", "bigint",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        ", {stage: filter, args: [\"number > 1 AND NOT text IN ('a') OR ok = true\"]}]",
+        ", {stage: filter, args: [part >= 1.5]}]\nchecks: [{check: not_null, columns: [number], severity: quarantine, "
+        "maxShare: 1}, {check: accepted_values, column: text, values: [a, b], severity: warn}]",
+    ],
+    ids=["filter", "checks"],
+)
+def test_loaded_rows_are_filtered_and_checked_alike(runners: Runners, tmp_path: Path, rest: str) -> None:
+    pq.write_table(pa.concat_tables([TYPED] * 2), tmp_path / "rows.parquet")
+    text = f"pipeline: [{{stage: load_parquet, args: ['{tmp_path}/rows.parquet']}}{rest}"
+    outcome = runners.assert_equal(runners.plan(text))
+    assert outcome.failure is None
+    assert outcome.stored
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        ", {stage: filter, args: ['exact > 1']}]",
+        "]\nchecks: [{check: expression, sql: exact < 2, severity: warn}, {check: row_count, max: 3}]",
+        "]\nchecks: [{check: filled, column: nothing}]",
+    ],
+    ids=["filter", "checks", "a check of no column"],
+)
+def test_what_only_spark_does_with_loaded_types_goes_on_with_it(runners: Runners, tmp_path: Path, rest: str) -> None:
+    pq.write_table(TYPED, tmp_path / "rows.parquet")
+    plan = runners.plan(f"pipeline: [{{stage: load_parquet, args: ['{tmp_path}/rows.parquet']}}{rest}")
+    outcome, grown = runners.run_growing(plan, Growth())
+    assert (grown is None) == ("nothing" in rest)
+    runners.assert_same(outcome, runners.run_on_spark(plan))
+    if grown:
+        with pytest.raises(NeedsSpark):
+            runners.run_locally(plan)
+
+
+JSON_LINES = """
+{"name": "b", "whole": 1, "part": 1.5, "ok": true, "day": "2026-01-02", "at": "2026-01-02T03:04:05Z", "mixed": 1}
+{"name": null, "whole": 9007199254740993, "part": 2, "ok": null, "day": "0001-01-01", "at": null, "mixed": "x"}
+
+{"whole": -1, "part": 1e300, "ok": false, "local": "2026-01-02 03:04", "big": 12345678901234567890, "none": null}
+{"name": "K\\u00f6ln \\ud83d\\ude00", "part": -0.0, "text": "1e5", "exact": 0.1000000000000000055511151231257827}
+"""
+
+
+def test_json_lines_are_equal_on_both_runners(runners: Runners, tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text(JSON_LINES)
+    stages = (
+        f"{{stage: load_json, args: ['{tmp_path}/rows.jsonl']}}, {{stage: filter, args: [whole IS NULL OR ok = true]}}"
+    )
+    for pipeline in (stages, stages.partition(", {stage: filter")[0]):
+        outcome = runners.assert_equal(runners.plan(f"pipeline: [{pipeline}]"))
+        assert outcome.failure is None
+        assert outcome.stored
+
+
+@pytest.mark.parametrize("text", ['{"a": [1]}', '[{"a": 1}]', '{"a": 1, "A": 2}', "{'a': 1}", '{"a": 1}\n[2]'])
+def test_other_json_is_left_to_spark(runners: Runners, tmp_path: Path, text: str) -> None:
+    (tmp_path / "rows.json").write_text(f"{text}\n")
+    with pytest.raises(NeedsSpark):
+        runners.run_locally(runners.plan(f"pipeline: [{{stage: load_json, args: ['{tmp_path}/rows.json']}}]"))
 
 
 OTHERS = {
