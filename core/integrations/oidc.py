@@ -46,6 +46,8 @@ LOGOUT_EVENT = "http://schemas.openid.net/event/backchannel-logout"
 MAX_TEXT = 200
 EXPIRED = "This sign-in has expired, or was begun in another browser or tab. Sign in again."
 UNTRUSTED = "The provider's answer could not be trusted. Sign in again; if it happens again, tell your operator."
+_ATTEMPT = AssociatedData("console", "sign-in", "attempt")
+_ID_TOKEN = AssociatedData("console", "sign-in", "ID token")
 log = structlog.get_logger()
 
 
@@ -89,13 +91,13 @@ class SignInProvider:
             "code_challenge_method": "S256",
         }
         address = str(self._look_up()["authorization_endpoint"])
-        kept = self._make_key_ring().encrypt(json.dumps(asdict(attempt)), _describe_attempt())
+        kept = self._make_key_ring().encrypt(json.dumps(asdict(attempt)), _ATTEMPT)
         return f"{address}{'&' if '?' in address else '?'}{urlencode(query)}", kept
 
     def complete(
         self, kept: str, state: str, code: str, issuer: str | None
     ) -> tuple[SignInAttempt, Mapping[str, Any], str]:
-        """Redeem the code; return the attempt, the proven claims about the person, and the ID token.
+        """Redeem the code; return the attempt, the proven claims about the person, and the encrypted ID token.
 
         Raises Forbidden for an answer to another attempt or of another provider, Unavailable where it does not answer.
         """
@@ -109,19 +111,24 @@ class SignInProvider:
         own: ClaimsOption = {"value": self._oidc.client_id or ""}
         nonce: ClaimsOption = {"essential": True, "value": attempt.nonce}
         claims = self._check_token(id_token, self._fetch_keys(), azp=own, nonce=nonce, sub={"essential": True})
+        sealed = self._make_key_ring().encrypt(id_token, _ID_TOKEN)
         if {self._oidc.claim, "name"} <= claims.keys() or "userinfo_endpoint" not in self._look_up():
-            return attempt, claims, id_token
+            return attempt, claims, sealed
         more = self._call("GET", "userinfo_endpoint", {"Authorization": f"Bearer {tokens.get('access_token')}"})
         if more.get("sub") != claims["sub"]:
             raise self._refuse("the user info is about another person")
-        return attempt, {**more, **claims}, id_token
+        return attempt, {**more, **claims}, sealed
 
     def find_exit(self, id_token: str, back: str) -> str | None:
-        """Return the provider's address that ends the session there and leads to `back`; None where it has none."""
+        """Return the provider's address that ends the session there and leads to `back`; None where it has none.
+
+        `id_token` is encrypted. Raises Conflict where it cannot be decrypted: the service has another key since.
+        """
         address = self._look_up().get("end_session_endpoint")
         if not isinstance(address, str):
             return None
-        query = {"id_token_hint": id_token, "client_id": self._oidc.client_id or "", "post_logout_redirect_uri": back}
+        hint = self._make_key_ring().decrypt(id_token, _ID_TOKEN)
+        query = {"id_token_hint": hint, "client_id": self._oidc.client_id or "", "post_logout_redirect_uri": back}
         return f"{address}{'&' if '?' in address else '?'}{urlencode(query)}"
 
     def read_sign_out(self, token: str) -> ProviderSignOut:
@@ -169,7 +176,7 @@ class SignInProvider:
 
     def _open_attempt(self, kept: str) -> SignInAttempt:
         try:
-            attempt = SignInAttempt(**json.loads(self._make_key_ring().decrypt(kept, _describe_attempt())))
+            attempt = SignInAttempt(**json.loads(self._make_key_ring().decrypt(kept, _ATTEMPT)))
         except (SpindleError, TypeError, ValueError) as error:
             raise Forbidden(EXPIRED) from error
         if time.time() - attempt.began_at > ATTEMPT_SECONDS:
@@ -263,10 +270,6 @@ class SignInProvider:
 
     def _make_key_ring(self) -> KeyRing:
         return KeyRing(load_service_key(self._settings))
-
-
-def _describe_attempt() -> AssociatedData:
-    return AssociatedData("console", "sign-in", "attempt")
 
 
 def _read_text(claims: Mapping[str, Any], name: str) -> str | None:

@@ -56,7 +56,7 @@ class ConsoleSession(Base):
     created_at: Mapped[datetime] = mapped_column(default=now)
     expires_at: Mapped[datetime]
     provider_session_hash: Mapped[str | None] = mapped_column(String(64), index=True)
-    id_token: Mapped[str | None]  # names the session to the provider at sign-out
+    id_token: Mapped[str | None]  # encrypted; names the session to the provider at sign-out
 
 
 class ProviderToken(Base):

@@ -1,6 +1,6 @@
 """What a session of a provider is called there, and the provider's sign-outs that were followed.
 
-Revision ID: 0025
+Revision ID: 0024
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0025"
-down_revision = "0022"
+revision = "0024"
+down_revision = "0023"
 
 
 def upgrade() -> None:

@@ -1,6 +1,6 @@
 """Cron jobs can be paused.
 
-Revision ID: 0026
+Revision ID: 0025
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0026"
-down_revision = "0022"
+revision = "0025"
+down_revision = "0024"
 
 
 def upgrade() -> None:
