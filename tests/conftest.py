@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tests.support.api import Server
+    from tests.support.oidc_provider import OidcProvider
 
 TESTS = Path(__file__).parent
 
@@ -131,6 +132,15 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
     with start_server(tmp_path_factory.mktemp("api")) as server:
         yield server
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[OidcProvider]:
+    """A provider that signs people in, for as long as one file needs it."""
+    from tests.support.oidc_provider import serve_provider
+
+    with serve_provider() as provider:
+        yield provider
 
 
 @pytest.fixture(scope="session")

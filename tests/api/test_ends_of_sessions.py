@@ -19,17 +19,11 @@ from api.events import stream
 from api.kit.auth import CONSOLE_HEADER, SESSION_COOKIE
 from core.tables import ApiKey, now
 from tests.support.api import BASE, Api, Server, open_session, start_server
-from tests.support.oidc_provider import OidcProvider, serve_provider
+from tests.support.oidc_provider import OidcProvider
 from tests.support.service import PATIENCE_SECONDS
 
 OF_CONSOLE = {CONSOLE_HEADER: "1"}
 SIGN_IN = "/console/sign-in/provider"
-
-
-@pytest.fixture(scope="module")
-def provider() -> Iterator[OidcProvider]:
-    with serve_provider() as provider:
-        yield provider
 
 
 @pytest.fixture(scope="module")
@@ -51,9 +45,7 @@ def office(provider: OidcProvider, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture(scope="module")
 def admin(office: Server) -> Api:
-    key = (office.settings.data / "admin-key").read_text()
-    organization = office.client.get(f"{BASE}/auth/organizations/me", headers={"X-API-Key": key}).json()["id"]
-    return Api(office.client, office.settings, organization, key)
+    return office.administrator()
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ from core.tables import now
 from tests.api.operations import OPERATIONS
 from tests.api.world import UNKNOWN_ID, make_world
 from tests.support.api import BASE, Api, Server, answered, start_server
-from tests.support.oidc_provider import OidcProvider, serve_provider
+from tests.support.oidc_provider import OidcProvider
 from tests.support.service import PATIENCE_SECONDS
 
 GROUPS = ",".join(
@@ -34,12 +34,6 @@ GROUPS = ",".join(
 )
 SIGN_OUT = f"{SIGN_IN}/sign-out"
 OF_CONSOLE = {CONSOLE_HEADER: "1"}
-
-
-@pytest.fixture(scope="module")
-def provider() -> Iterator[OidcProvider]:
-    with serve_provider() as provider:
-        yield provider
 
 
 @pytest.fixture(scope="module")

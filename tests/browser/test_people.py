@@ -11,17 +11,11 @@ from playwright.sync_api import Page, expect
 from api.kit.auth import CONSOLE_HEADER
 from tests.browser.test_console import url_of
 from tests.support.api import BASE, Api, Server, start_server
-from tests.support.oidc_provider import OidcProvider, serve_provider
+from tests.support.oidc_provider import OidcProvider
 from tests.support.walk import Walk
 
 GROUPS = "readers=default:viewer,makers=default:editor,chiefs=default:admin,newcomers=default,others=rival:admin"
 pytestmark = pytest.mark.long
-
-
-@pytest.fixture(scope="module")
-def provider() -> Iterator[OidcProvider]:
-    with serve_provider() as provider:
-        yield provider
 
 
 @pytest.fixture(scope="module")
@@ -32,9 +26,7 @@ def office(provider: OidcProvider, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture(scope="module")
 def admin(office: Server) -> Api:
-    key = (office.settings.data / "admin-key").read_text()
-    organization = office.client.get(f"{BASE}/auth/organizations/me", headers={"X-API-Key": key}).json()["id"]
-    return Api(office.client, office.settings, organization, key)
+    return office.administrator()
 
 
 def sign_in(walk: Walk, office: Server, provider: OidcProvider, subject: str, *groups: str) -> Page:

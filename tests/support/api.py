@@ -134,6 +134,12 @@ class Server:
             _, key = create_key(session, owner, "test", scopes or None)
         return Api(self.client, self.settings, owner, key)
 
+    def administrator(self) -> Api:
+        """The caller with the key that the first start has made."""
+        key = (self.settings.data / "admin-key").read_text()
+        answer = self.client.get(f"{BASE}/auth/organizations/me", headers={"X-API-Key": key})
+        return Api(self.client, self.settings, answered(answer)["id"], key)
+
 
 @contextmanager
 def start_server(data: Path, **changes: Any) -> Generator[Server]:
