@@ -36,6 +36,7 @@ from orchestration.steps import (
     RESULT,
     get_check_output,
     get_start_input,
+    make_config,
     make_publish,
     make_start,
     stage,
@@ -120,7 +121,7 @@ def _build_graph(outline: JobOutline, checks: Iterable[AssetCheckSpec]) -> Graph
     outputs = {spec.get_python_identifier(): get_check_output(number) for number, spec in enumerate(checks)}
     publish = make_publish(len(outputs))
     upstream = list_upstream(outline)
-    start, config = make_start(outline.parameters, len(upstream))
+    start = make_start(len(upstream))
     names = [START, *(step.name for step in outline.steps), PUBLISH]
     dependencies: dict[NodeInvocation, Any] = {NodeInvocation(start.name, alias=START): {}}
     for before, name in pairwise(names):
@@ -139,7 +140,7 @@ def _build_graph(outline: JobOutline, checks: Iterable[AssetCheckSpec]) -> Graph
             for number, each in enumerate(upstream)
         ],
         output_mappings=[OutputMapping(graph, PUBLISH, own) for graph, own in {RESULT: RESULT, **outputs}.items()],
-        config=config,
+        config=make_config(outline.parameters),
     )
 
 

@@ -31,11 +31,13 @@ from dagster._grpc.client import DagsterGrpcClient
 from core.definitions.agents.plan_outline import outline_pipeline
 from core.definitions.schedules.outlines import ScheduleOutline
 from core.lifecycle.outlines.outlines import JobOutline
+from core.lifecycle.outlines.parameters import ParameterOutline
 from core.lifecycle.outlines.sources import ColumnOutline, SourceOutline
 from orchestration.asset_specs import build_attributes
+from orchestration.client import REPOSITORY
 from orchestration.definitions_builder import DefinitionsBuilder, Outlines
 from orchestration.markdown import escape_markdown, format_code
-from tests.support.service import PATIENCE_SECONDS, POLL_SECONDS, Service, wait_until
+from tests.support.service import PATIENCE_SECONDS, POLL_SECONDS, Json, Service, wait_until
 
 PIPELINE = """\
 fetch: {url: "http://shop/"}
@@ -47,6 +49,10 @@ checks: [{check: not_null, columns: [title]}]
 ASSETS = """{ assetNodes { assetKey { path } description isMaterializable hasMaterializePermission opNames jobNames
   targetingInstigators { ... on Schedule { name } }
   dependencyKeys { path } } }"""
+LAUNCHPAD = """query ($selector: PipelineSelector!, $config: RunConfigData) {
+  runConfigSchemaOrError(selector: $selector) { ... on RunConfigSchema { rootDefaultYaml
+    isRunConfigValid(runConfigData: $config) { __typename
+      ... on RunConfigValidationInvalid { errors { message reason } } } } } }"""
 
 
 def make_outline(slug: str = "books", **values: Any) -> JobOutline:
@@ -159,7 +165,8 @@ def test_an_asset_shows_its_job() -> None:
 
 
 def test_the_launchpad_offers_the_parameters_of_each_job() -> None:
-    outlines = [make_outline("books", parameters=("LEAST", "SHOP")), make_outline("toys"), make_outline("games")]
+    parameters = (ParameterOutline("LEAST", "", 3, int), ParameterOutline("SHOP", ""))
+    outlines = [make_outline("books", parameters=parameters), make_outline("toys"), make_outline("games")]
     definitions = DefinitionsBuilder().build(Outlines(outlines))
     run = definitions.resolve_implicit_global_asset_job_def()
     fields = {
@@ -300,6 +307,24 @@ class TestService:
             self.wait(service, lambda nodes: not nodes[reading]["isMaterializable"])
             client.delete(f"/projects/id/{job.project_id}")
             self.wait(service, lambda nodes: not {key, reading} & nodes.keys())
+
+    def test_the_launchpad_has_the_parameters_of_a_job(self, service: Service) -> None:
+        job = service.make_job(PIPELINE.replace("shop/", "shop/${PAGES}/${KIND:-books}/${DAY}"))
+        slug = service.get(f"/projects/id/{job.project_id}")["slug"]
+        with service.client() as client:
+            assert client.put(job.path, json={"parameters": {"PAGES": 3}}).is_success
+
+        def load_launchpad(**parameters: Any) -> Json:
+            selector = {"pipelineName": slug, **REPOSITORY}
+            config = {"ops": {f"{slug}__rows": {"config": {"parameters": parameters}}}}
+            return service.graphql(LAUNCHPAD, selector=selector, config=config)["runConfigSchemaOrError"]
+
+        wait_until(lambda: "PAGES: 3" in load_launchpad().get("rootDefaultYaml", ""), 60, every=POLL_SECONDS)
+        shown = yaml.safe_load(load_launchpad()["rootDefaultYaml"])["ops"][f"{slug}__rows"]["config"]
+        assert shown["parameters"] == {"PAGES": 3, "KIND": "books"}
+        (error,) = load_launchpad(PAGES="many", KIND=1, DAY="2026-06-01")["isRunConfigValid"]["errors"]
+        assert (error["reason"], "parameters:PAGES" in error["message"]) == ("RUNTIME_TYPE_MISMATCH", True)
+        assert load_launchpad(PAGES=4, OTHER=1)["isRunConfigValid"] == {"__typename": "PipelineConfigValidationValid"}
 
     def test_an_asset_shows_the_job_and_the_schedule_of_its_project(self, service: Service) -> None:
         job = service.make_job(PIPELINE)
