@@ -133,7 +133,7 @@ def _build_schema(parameters: Iterable[ParameterOutline]) -> dict[str, Field]:
 
 
 def _build_field(parameter: ParameterOutline) -> Field:
-    given = {} if parameter.default is None else {"default_value": parameter.default}
+    given: dict[str, Any] = {} if parameter.default is None else {"default_value": parameter.default}
     return Field(parameter.type or Any, is_required=False, description=parameter.description, **given)
 
 

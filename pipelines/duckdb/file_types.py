@@ -34,7 +34,7 @@ class FileTypes:
 
     def define(self, connection: duckdb.DuckDBPyConnection, view: View) -> str:
         """Return the query of a view, which has the view's columns even where the files have others."""
-        files, columns = view.files, {name.lower() for name, _ in view.columns}
+        files, columns = view.files, frozenset(name.lower() for name, _ in view.columns)
         if not files or (len(files) == 1 and (view.complete or not columns)):
             return view.define([files])
         found = self._describe(connection, files)
