@@ -231,6 +231,24 @@ def test_a_run_of_rest_is_repeated_with_its_parameters_as_a_new_execution(
 
 
 @pytest.mark.long
+def test_a_default_of_the_pipeline_in_the_launchpad_leaves_the_value_to_a_credential(
+    service: Service, open_site: GatedSite
+) -> None:
+    """The launchpad begins with all defaults, so that nobody need have chosen this one."""
+    shop, nowhere = Shop(service, open_site.url), "http://127.0.0.1:1/"
+    agent = service.get(shop.rows.path)["agentId"]
+    pipeline = ROWS.format(url=f"${{SEARXNG_BASE_URL:-{nowhere}}}").replace("${LEAST}", "1")
+    secret = {"name": "address", "provider": "SEARXNG", "endpoint": open_site.url}
+    credential = service.post("/cloud-credentials", secret)["id"]
+    with service.client() as client:
+        client.put(f"/agents/none/{agent}", json={"pipelineYaml": pipeline}).raise_for_status()
+        client.put(shop.rows.path, json={"cloudCredentialIds": [credential]}).raise_for_status()
+        config = {f"{shop.project}__rows": {"config": {"parameters": {"SEARXNG_BASE_URL": nowhere}}}}
+        assert shop.wait(shop.launch(("rows",), config=config))["status"] == "SUCCESS"
+        client.delete(f"/cloud-credentials/id/{credential}").raise_for_status()
+
+
+@pytest.mark.long
 def test_a_terminated_run_cancels_its_execution_and_leaves_no_step_running(service: Service, site: GatedSite) -> None:
     shop = Shop(service, site.url)
     run_id = shop.launch(("rows", "first"), least=1)
