@@ -88,12 +88,17 @@ class Acceptance:
 
     def _submit(self, context: OpExecutionContext, options: Mapping[str, Any]) -> Execution:
         outline, publish = self._outline, options["publish"]
-        is_limited = options["limit"] is not None or options["parameters"].get(LIMIT) is not None
+        # the launchpad begins with all defaults, and a pipeline's would come before credentials
+        defaults = [(each.name, each.default) for each in outline.parameters]
+        parameters = {
+            name: each for name, each in options.get("parameters", {}).items() if (name, each) not in defaults
+        }
+        is_limited = options["limit"] is not None or parameters.get(LIMIT) is not None
         request = SubmitRequest(
             organization_id=outline.organization_id,
             project_id=outline.project_id,
             job_id=outline.job_id,
-            parameters=options["parameters"],
+            parameters=parameters,
             limit=options["limit"],
             publish=False if publish is None and is_limited else publish,
             queue=True,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -20,6 +21,7 @@ from dagster import (
     InputMapping,
     NodeInvocation,
     OutputMapping,
+    PreviewWarning,
     ResourceDefinition,
     ScheduleDefinition,
     define_asset_job,
@@ -36,12 +38,14 @@ from orchestration.steps import (
     RESULT,
     get_check_output,
     get_start_input,
+    make_config,
     make_publish,
     make_start,
     stage,
 )
 
 START, PUBLISH = "start", "publish"
+warnings.filterwarnings("ignore", "Specifying a partitions_def on an AssetCheckSpec", PreviewWarning)
 NO_DRIVERS = ResourceDefinition.none_resource("The drivers of a run's executions, which the launcher opens.")
 OWN_NAMES = (START, PUBLISH, "stage", "store_call", CRON_JOB)  # of ops and jobs, which no other job may have
 
@@ -50,11 +54,17 @@ def build_job_asset(outline: JobOutline) -> AssetsDefinition | AssetSpec:
     """Return the asset of a job; one that cannot be executed is a spec, whose description says why."""
     if outline.obstacle is not None:
         return build_plain_asset(outline)
-    attributes = build_attributes(outline)
+    attributes, partitions = build_attributes(outline), build_partitions(outline.partitions)
     key = attributes.key
     # not `blocking`: Dagster cannot plan a step that waits for several inputs and for their checks
     specs = [
-        AssetCheckSpec(each.name, asset=key, description=each.description, metadata={"severity": each.severity})
+        AssetCheckSpec(
+            each.name,
+            asset=key,
+            description=each.description,
+            metadata={"severity": each.severity},
+            partitions_def=partitions,
+        )
         for each in outline.checks
     ]
     asset = AssetsDefinition.from_graph(
@@ -69,7 +79,7 @@ def build_job_asset(outline: JobOutline) -> AssetsDefinition | AssetSpec:
         code_versions_by_output_name={RESULT: attributes.code_version},
         automation_conditions_by_output_name={RESULT: attributes.automation_condition},
         check_specs=specs,
-        partitions_def=build_partitions(outline.partitions),
+        partitions_def=partitions,
         partition_mappings={_name_input(key): mapping for key, mapping in build_mappings(outline).items()},
     )
     if attributes.freshness_policy is None:
@@ -120,7 +130,7 @@ def _build_graph(outline: JobOutline, checks: Iterable[AssetCheckSpec]) -> Graph
     outputs = {spec.get_python_identifier(): get_check_output(number) for number, spec in enumerate(checks)}
     publish = make_publish(len(outputs))
     upstream = list_upstream(outline)
-    start, config = make_start(outline.parameters, len(upstream))
+    start = make_start(len(upstream))
     names = [START, *(step.name for step in outline.steps), PUBLISH]
     dependencies: dict[NodeInvocation, Any] = {NodeInvocation(start.name, alias=START): {}}
     for before, name in pairwise(names):
@@ -139,7 +149,7 @@ def _build_graph(outline: JobOutline, checks: Iterable[AssetCheckSpec]) -> Graph
             for number, each in enumerate(upstream)
         ],
         output_mappings=[OutputMapping(graph, PUBLISH, own) for graph, own in {RESULT: RESULT, **outputs}.items()],
-        config=config,
+        config=make_config(outline.parameters),
     )
 
 

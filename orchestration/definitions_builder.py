@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,14 +12,15 @@ from dagster import AssetKey, AssetsDefinition, AssetSpec, Definitions, Schedule
 from sqlalchemy.orm import Session
 
 from core.definitions.cron_jobs.outlines import CronJobOutline, load_cron_job_outlines
+from core.definitions.jobs.partitions import Partitions
 from core.definitions.schedules.outlines import ScheduleOutline, load_schedules
 from core.lifecycle.outlines.outlines import JobOutline, OutlineLoader
 from orchestration.asset_specs import build_source
-from orchestration.assets import NO_DRIVERS, build_definitions, build_job_asset, get_project_job_name, name_project_job
+from orchestration.assets import NO_DRIVERS, build_definitions, build_job_asset, name_project_job
 from orchestration.collection import pause_collection
 from orchestration.cron_jobs import build_cron_job_schedule
 from orchestration.dagster_internals import ASSET_JOB
-from orchestration.schedules import build_schedule
+from orchestration.schedules import Target, build_schedule
 
 log = structlog.get_logger()
 
@@ -58,9 +60,11 @@ class DefinitionsBuilder:
         assets = [self._get(before, each.key, each, build_asset) for each in outlines.jobs]
         sources = {source.key: source for each in outlines.jobs for source in each.sources}
         assets += [self._get(before, key, sources[key], build_source) for key in sorted(sources)]
-        whole = (each for each in assets if isinstance(each, AssetsDefinition) and each.partitions_def is None)
-        projects = {get_project_job_name(each.key.path) for each in whole}
-        scheduled = [(each, _find_target(each, projects)) for each in outlines.schedules]
+        projects: dict[str, list[JobOutline]] = defaultdict(list)
+        for outline, asset in zip(outlines.jobs, assets, strict=False):
+            if isinstance(asset, AssetsDefinition):
+                projects[outline.project_id].append(outline)
+        scheduled = [(each, _find_target(each, projects[each.project_id])) for each in outlines.schedules]
         timed = [
             *(self._get(before, each[0].schedule_id, each, _build_schedule) for each in scheduled),
             *(self._get(before, each.cron_job_id, each, _build_cron_job) for each in outlines.cron_jobs),
@@ -88,16 +92,22 @@ def build_asset(outline: JobOutline) -> Asset:
         return _build_bare_asset(outline, UNBUILDABLE.format(error=error))
 
 
-def _find_target(outline: ScheduleOutline, projects: Collection[str]) -> str:
-    """Return the job of the schedule's project, or that of all assets if the project has no executable asset."""
-    name = name_project_job(outline.group)
-    return name if name in projects else ASSET_JOB
+def _find_target(outline: ScheduleOutline, jobs: Sequence[JobOutline]) -> Target:
+    """Return the job of the schedule's project, or the assets that it executes where some have partitions.
+
+    `jobs` are those of the project that can be executed; without any it is the job of all assets. Dagster shows
+    assets with one kind of partitions together, so that those with another are left out.
+    """
+    executed = [each for each in jobs if outline.job_id in (None, each.job_id)]
+    if kinds := [each.partitions for each in executed if each.partitions]:
+        return tuple(AssetKey(each.key) for each in executed if each.partitions in (Partitions(), kinds[0]))
+    return name_project_job(outline.group) if any(not each.partitions for each in jobs) else ASSET_JOB
 
 
-def _build_schedule(scheduled: tuple[ScheduleOutline, str]) -> ScheduleDefinition | None:
-    outline, job_name = scheduled
+def _build_schedule(scheduled: tuple[ScheduleOutline, Target]) -> ScheduleDefinition | None:
+    outline, target = scheduled
     try:
-        return build_schedule(outline, job_name)
+        return build_schedule(outline, target)
     except Exception as error:
         log.error("a schedule cannot be built", schedule_id=outline.schedule_id, error=str(error))
         return None

@@ -384,9 +384,10 @@ def build_run_job(
 ) -> JobDefinition:
     """Return a job for only the assets of these outlines: the named one, else that of their project if it is one.
 
-    An obstacle of a job becomes the error of its first step.
+    An obstacle of a job becomes the error of its first step. What a run was started with is not compared with the
+    parameters that its job has now.
     """
-    outlines = [replace(outline, obstacle=None) for outline in outlines]
+    outlines = [replace(outline, obstacle=None, parameters=()) for outline in outlines]
     definitions = build_definitions([build_job_asset(outline) for outline in outlines], drivers)
     projects = {_get_job_name(outline) for outline in outlines}
     return definitions.resolve_job_def(name or (projects.pop() if len(projects) == 1 else ASSET_JOB))
@@ -408,10 +409,12 @@ def _freeze(outline: JobOutline, execution: Execution) -> JobOutline:
 def _build_config(outline: JobOutline, execution: Execution) -> dict[str, Any]:
     """Return the run's config, with which the run can be launched again.
 
-    It has the parameters that somebody has set: those of credentials and of the execution itself are computed again.
+    It has the parameters that somebody has set, as the launchpad takes them: those of credentials and of the execution
+    itself are computed again.
     """
+    declared = {each.name: each for each in outline.parameters}
     parameters = {
-        name: value
+        name: declared[name].convert(value) if name in declared else value
         for name, value in execution.parameters.items()
         if name not in execution.credentials and not is_built_in(name, value, outline.project_slug)
     }

@@ -13,6 +13,8 @@ from functools import cache
 from pathlib import Path
 
 from dagster import (
+    AssetKey,
+    AssetSelection,
     DagsterInstance,
     DefaultScheduleStatus,
     ScheduleDefinition,
@@ -29,15 +31,18 @@ from core.lifecycle.firing.schedules import FiredTick, fire
 from core.tables import now
 from orchestration.dagster_internals import ASSET_JOB, RemoteRepositoryOrigin, add_run_to_tick, is_tick
 
+Target = str | tuple[AssetKey, ...]  # a job of Dagster by name, or assets
 
-def build_schedule(outline: ScheduleOutline, job_name: str = ASSET_JOB) -> ScheduleDefinition:
-    """Return the schedule, which fires ticks of the stored one, as one of the project's Dagster job."""
+
+def build_schedule(outline: ScheduleOutline, target: Target = ASSET_JOB) -> ScheduleDefinition:
+    """Return the schedule, which fires ticks of the stored one, as that of the target's assets."""
     jobs = f"job {outline.job_name!r}" if outline.job_name else "enabled jobs"
     return ScheduleDefinition(
         name=outline.name,
         cron_schedule=outline.cron,
         execution_timezone=outline.timezone,
-        job_name=job_name,
+        job_name=target if isinstance(target, str) else None,
+        target=None if isinstance(target, str) else AssetSelection.assets(*target),
         execution_fn=_make_tick_function(outline.schedule_id),
         default_status=DefaultScheduleStatus.RUNNING if outline.enabled else DefaultScheduleStatus.STOPPED,
         description=f"Executes the {jobs} of the project {outline.project_name!r}.",

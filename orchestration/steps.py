@@ -4,7 +4,7 @@ An asset's run begins with `start`, follows the stages of the driver, and ends w
 `Nothing`, so that a run may begin at any of them: without `start` it continues the execution of its parent run.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -24,6 +24,7 @@ from dagster import (
     op,
 )
 
+from core.lifecycle.outlines.parameters import ParameterOutline
 from orchestration.metadata import build_stage_metadata
 from orchestration.run_drivers import RunDrivers
 
@@ -46,20 +47,14 @@ def _get_priority(number: int) -> dict[str, str]:
 
 
 @lru_cache
-def make_start(parameters: tuple[str, ...], inputs: int) -> tuple[OpDefinition, ConfigMapping]:
-    """Return the op for pipelines with parameters of these names, which the launchpad shows, and its graph's config.
-
-    It has an input for each of the other assets that it reads.
-    """
-    named = {name: Field(Any, is_required=False) for name in parameters}
-    values = Field(Permissive(named), is_required=False, default_value={}, description=PARAMETERS)
-    schema = {"parameters": values, "limit": LIMIT, "publish": PUBLISH}
+def make_start(inputs: int) -> OpDefinition:
+    """Return the op for jobs that read this number of other assets, each of which is an input of it."""
 
     @op(
-        name="__".join(("start" if not inputs else f"start_after_{inputs}", *parameters)),
+        name="start" if not inputs else f"start_after_{inputs}",
         ins={get_start_input(number): In(Nothing) for number in range(inputs)},
         out=Out(Nothing),
-        config_schema=schema,
+        config_schema=_build_schema(()),
         required_resource_keys={RESOURCE},
         tags=_get_priority(0),
     )
@@ -69,7 +64,13 @@ def make_start(parameters: tuple[str, ...], inputs: int) -> tuple[OpDefinition, 
         with drivers.open(context, context.op_config) as driver:
             yield Output(None, metadata=driver.await_start(context))
 
-    return start, ConfigMapping(config_fn=_map_config, config_schema=schema)
+    return start
+
+
+@lru_cache
+def make_config(parameters: tuple[ParameterOutline, ...]) -> ConfigMapping:
+    """Return the config of a job's graph: that of `start`, with the parameters that the launchpad shows."""
+    return ConfigMapping(config_fn=_map_config, config_schema=_build_schema(parameters))
 
 
 @op(ins={AFTER: In(Nothing)}, out=Out(Nothing), required_resource_keys={RESOURCE}, tags=_get_priority(1))
@@ -122,6 +123,18 @@ def get_start_input(number: int) -> str:
 
 def get_check_output(number: int) -> str:
     return f"check_{number}"
+
+
+def _build_schema(parameters: Iterable[ParameterOutline]) -> dict[str, Field]:
+    """Return the options of an execution; they may have other parameters, about which the service decides."""
+    named = {each.name: _build_field(each) for each in parameters}
+    values = Field(Permissive(named), is_required=None if named else False, description=PARAMETERS)
+    return {"parameters": values, "limit": LIMIT, "publish": PUBLISH}
+
+
+def _build_field(parameter: ParameterOutline) -> Field:
+    given: dict[str, Any] = {} if parameter.default is None else {"default_value": parameter.default}
+    return Field(parameter.type or Any, is_required=False, description=parameter.description, **given)
 
 
 def _map_config(values: dict[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from pipelines.errors import MAX_PROBLEMS, TOO_MANY_PROBLEMS, PipelineError, Pro
 from pipelines.language.nodes import MappingNode, Node, Plain, ScalarNode, SequenceNode, locate_problem, parse, to_node
 from pipelines.language.parameters import (
     Value,
+    find_parameter_defaults,
     find_parameters,
     find_required_parameters,
     find_unknown_parameters,
@@ -89,6 +90,11 @@ class Pipeline:
     def required_parameters(self) -> frozenset[str]:
         """The names of those without a default."""
         return find_required_parameters(self._root)
+
+    @property
+    def parameter_defaults(self) -> dict[str, str]:
+        """The defaults, by name, of those that have the same one wherever they are referred to."""
+        return find_parameter_defaults(self._root)
 
     def check_names(self, names: Iterable[str]) -> None:
         """Raise PipelineError for names that are no parameters of the pipeline."""

@@ -1,4 +1,4 @@
-"""Files of one table by the types of their columns. Runs in query processes.
+"""Files of one table by the names and types of their columns. Runs in query processes.
 
 DuckDB compares each Parquet file in that file's own type: over a column that is FLOAT in one file and DOUBLE in
 another, `x = 1.1` finds 1.100000023841858. Files with other types are read by calls of their own, and cast afterwards.
@@ -8,36 +8,52 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import duckdb
 
-from pipelines.duckdb.views import quote_literal
+from pipelines.duckdb.views import View, quote_literal
 
 REMEMBERED = 256  # versions of tables
 Node = tuple[str, str, int]  # the name, the type and the number of fields of a column or of a part of one
 
 
+@dataclass(frozen=True, slots=True)
+class _Described:
+    """The places of files in groups, of which none has a column with different types, and the names of all columns."""
+
+    groups: list[list[int]]
+    names: frozenset[str]
+
+
 class FileTypes:
-    """Remembers which files of a version have the same types: files never change."""
+    """Remembers the names and types in the files of a version: files never change."""
 
     def __init__(self) -> None:
-        self._groups: OrderedDict[tuple[str, ...], list[list[int]]] = OrderedDict()
+        self._known: OrderedDict[tuple[str, ...], _Described] = OrderedDict()
 
-    def group(self, connection: duckdb.DuckDBPyConnection, files: Sequence[str]) -> list[list[str]]:
-        """Return the files in groups; those of a group have no column with different types."""
-        if len(files) < 2:
-            return [[*files]]
-        names = tuple(file.partition("?")[0] for file in files)  # without the signature of a web address
-        if names not in self._groups:
-            self._groups[names] = _group(connection, files)
-        self._groups.move_to_end(names)
-        if len(self._groups) > REMEMBERED:
-            self._groups.popitem(last=False)
-        return [[files[place] for place in places] for places in self._groups[names]]
+    def define(self, connection: duckdb.DuckDBPyConnection, view: View) -> str:
+        """Return the query of a view, which has the view's columns even where the files have others."""
+        files, columns = view.files, frozenset(name.lower() for name, _ in view.columns)
+        if not files or (len(files) == 1 and (view.complete or not columns)):
+            return view.define([files])
+        found = self._describe(connection, files)
+        differs = bool(columns) and columns != found.names.union(map(str.lower, view.partition_by))
+        groups = [[files[place] for place in places] for places in found.groups]
+        return replace(view, complete=view.complete or differs).define(groups)
+
+    def _describe(self, connection: duckdb.DuckDBPyConnection, files: Sequence[str]) -> _Described:
+        paths = tuple(file.partition("?")[0] for file in files)  # without the signature of a web address
+        if paths not in self._known:
+            self._known[paths] = _describe(connection, files)
+        self._known.move_to_end(paths)
+        if len(self._known) > REMEMBERED:
+            self._known.popitem(last=False)
+        return self._known[paths]
 
 
-def _group(connection: duckdb.DuckDBPyConnection, files: Sequence[str]) -> list[list[int]]:
-    """Return the places of the files by the types of those columns that have several."""
+def _describe(connection: duckdb.DuckDBPyConnection, files: Sequence[str]) -> _Described:
+    """Return the places of the files by the types of those columns that have several, and the names of all."""
     paths = ", ".join(map(quote_literal, files))
     node = "struct_pack(name := lower(name), type := coalesce(duckdb_type, converted_type, ''), "
     node += "fields := coalesce(num_children, 0))"
@@ -60,7 +76,7 @@ def _group(connection: duckdb.DuckDBPyConnection, files: Sequence[str]) -> list[
     groups: dict[tuple[tuple[Node, ...] | None, ...], list[int]] = {}
     for numbers, columns in schemas:
         groups.setdefault(tuple(columns.get(name) for name in mixed), []).extend(numbers)
-    return sorted(sorted(group) for group in groups.values())
+    return _Described(sorted(sorted(group) for group in groups.values()), frozenset(types))
 
 
 def _split(nodes: Sequence[Node]) -> Iterator[tuple[str, tuple[Node, ...]]]:

@@ -61,8 +61,7 @@ def lock_down(
     for macro in macros:
         connection.execute(macro)
     for view in views:
-        groups = file_types.group(connection, view.files)
-        connection.execute(f"CREATE VIEW {quote_identifier(view.name)} AS {view.define(groups)}")
+        connection.execute(f"CREATE VIEW {quote_identifier(view.name)} AS {file_types.define(connection, view)}")
     paths = [file for view in views for file in view.files]
     if target is not None:
         connection.execute("SET enable_progress_bar = true; SET enable_progress_bar_print = false")

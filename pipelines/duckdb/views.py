@@ -15,8 +15,8 @@ _TEXTS = ("TEXT", "VARCHAR")
 class View:
     """A table of the query: its Parquet files, or its columns with DuckDB's types when it has no rows.
 
-    The values of the columns `partition_by` are in the names of the files' folders. A column that all files of a table
-    lack was added to it later, so `columns` of tables are `complete`.
+    The values of the columns `partition_by` are in the names of the files' folders. With `complete` it has exactly its
+    `columns`: one that all files of a table lack was added to it later.
     """
 
     name: str

@@ -43,6 +43,17 @@ def find_required_parameters(node: Node) -> frozenset[str]:
     return frozenset(match[1] for text in texts for match in _REFERENCE.finditer(text) if match[2] is None)
 
 
+def find_parameter_defaults(node: Node) -> dict[str, str]:
+    """Return the defaults, by name, of those that have the same one wherever the tree refers to them."""
+    texts = (scalar.value for scalar in iter_scalars(node) if isinstance(scalar.value, str))
+    found: dict[str, set[str | None]] = {}
+    for match in (match for text in texts for match in _REFERENCE.finditer(text)):
+        found.setdefault(match[1], set()).add(match[2])
+    return {
+        name: text for name, defaults in found.items() if len(defaults) == 1 for text in defaults if text is not None
+    }
+
+
 def find_unknown_parameters(names: Iterable[str], known: Collection[str]) -> list[Problem]:
     """Return a problem for every name that is none of the known parameters, with similar ones."""
     unknown = [name for name in names if name not in known]
@@ -56,8 +67,12 @@ def replace_parameters(node: Node, values: Mapping[str, Value]) -> Node:
     """Return the tree with the values of all parameters; raises PipelineError with the references without a value."""
     if missing := _find_missing(node, values):
         raise PipelineError(missing)
-    texts = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in values.items()}
-    return _replace(node, texts)
+    return _replace(node, {name: write_value(value) for name, value in values.items()})
+
+
+def write_value(value: Value) -> str:
+    """Return the text that stands for a value in a pipeline."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def replace_defaults(node: Node) -> Node:

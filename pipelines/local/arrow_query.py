@@ -67,7 +67,7 @@ def _run(connection: duckdb.DuckDBPyConnection, text: str, tables: Mapping[str, 
     outputs: dict[str, Output] = {}
     for name, table in tables.items():
         if isinstance(table, View):
-            described = table.define(file_types.group(connection, table.files))
+            described = file_types.define(connection, table)
             columns = connection.execute(f"DESCRIBE {described}").fetchall()
             casts = [(quote_identifier(each[0]), _FOREIGN[each[1]]) for each in columns if each[1] in _FOREIGN]
             if casts:

@@ -29,13 +29,17 @@ from dagster._core.errors import DagsterUserCodeUnreachableError
 from dagster._grpc.client import DagsterGrpcClient
 
 from core.definitions.agents.plan_outline import outline_pipeline
+from core.definitions.jobs.partitions import Partitions, read_partitions
 from core.definitions.schedules.outlines import ScheduleOutline
 from core.lifecycle.outlines.outlines import JobOutline
+from core.lifecycle.outlines.parameters import ParameterOutline
 from core.lifecycle.outlines.sources import ColumnOutline, SourceOutline
 from orchestration.asset_specs import build_attributes
+from orchestration.client import REPOSITORY
 from orchestration.definitions_builder import DefinitionsBuilder, Outlines
 from orchestration.markdown import escape_markdown, format_code
-from tests.support.service import PATIENCE_SECONDS, POLL_SECONDS, Service, wait_until
+from tests.support.cases import each_case
+from tests.support.service import PATIENCE_SECONDS, POLL_SECONDS, Json, Service, wait_until
 
 PIPELINE = """\
 fetch: {url: "http://shop/"}
@@ -47,6 +51,10 @@ checks: [{check: not_null, columns: [title]}]
 ASSETS = """{ assetNodes { assetKey { path } description isMaterializable hasMaterializePermission opNames jobNames
   targetingInstigators { ... on Schedule { name } }
   dependencyKeys { path } } }"""
+LAUNCHPAD = """query ($selector: PipelineSelector!, $config: RunConfigData) {
+  runConfigSchemaOrError(selector: $selector) { ... on RunConfigSchema { rootDefaultYaml
+    isRunConfigValid(runConfigData: $config) { __typename
+      ... on RunConfigValidationInvalid { errors { message reason } } } } } }"""
 
 
 def make_outline(slug: str = "books", **values: Any) -> JobOutline:
@@ -159,7 +167,8 @@ def test_an_asset_shows_its_job() -> None:
 
 
 def test_the_launchpad_offers_the_parameters_of_each_job() -> None:
-    outlines = [make_outline("books", parameters=("LEAST", "SHOP")), make_outline("toys"), make_outline("games")]
+    parameters = (ParameterOutline("LEAST", "", 3, int), ParameterOutline("SHOP", ""))
+    outlines = [make_outline("books", parameters=parameters), make_outline("toys"), make_outline("games")]
     definitions = DefinitionsBuilder().build(Outlines(outlines))
     run = definitions.resolve_implicit_global_asset_job_def()
     fields = {
@@ -174,8 +183,8 @@ def test_the_launchpad_offers_the_parameters_of_each_job() -> None:
     assert not any(field.is_required for field in fields["shop__books"].values())
 
 
-def make_schedule(project: str) -> ScheduleOutline:
-    return ScheduleOutline("7", project, project, "2", project.title(), "0 6 * * *", "UTC", True, None)
+def make_schedule(project: str, job_id: str | None = None) -> ScheduleOutline:
+    return ScheduleOutline("7", project, project, "2", project.title(), "0 6 * * *", "UTC", True, job_id, job_id)
 
 
 def test_a_project_is_a_job_that_its_schedule_targets() -> None:
@@ -187,10 +196,26 @@ def test_a_project_is_a_job_that_its_schedule_targets() -> None:
 
 
 def test_the_schedule_of_a_project_without_a_job_to_execute_targets_all_assets() -> None:
-    disabled = make_outline("toys", key=("toys", "toys"), obstacle="The job is disabled.")
-    outlines = Outlines([make_outline("books"), disabled], [make_schedule("toys")])
+    disabled = make_outline("toys", key=("toys", "toys"), project_id="3", obstacle="The job is disabled.")
+    schedule = replace(make_schedule("toys"), project_id="3")
+    outlines = Outlines([make_outline("books"), disabled], [schedule])
     repository = DefinitionsBuilder().build(outlines).get_repository_def()
     assert repository.get_schedule_def("toys").job_name == "__ASSET_JOB"
+
+
+@each_case(
+    ("job_id", "shown"),
+    [("daily", ["daily"]), (None, ["books", "daily", "other"]), ("hourly", ["hourly"]), ("books", ["books"])],
+)
+def test_a_schedule_of_jobs_with_partitions_targets_their_assets(job_id: str | None, shown: list[str]) -> None:
+    def split(by: str) -> Partitions:
+        return read_partitions([{"by": by, "start": "2026-06-01", "parameter": "DAY"}])
+
+    days = [make_outline(slug, partitions=split("day")) for slug in ("daily", "other")]
+    outlines = [make_outline("books"), *days, make_outline("hourly", partitions=split("hour"))]
+    repository = DefinitionsBuilder().build(Outlines(outlines, [make_schedule("shop", job_id)])).get_repository_def()
+    job = repository.get_job(repository.get_schedule_def("shop").job_name)
+    assert job.asset_layer.executable_asset_keys == {AssetKey(["shop", each]) for each in shown}
 
 
 @pytest.mark.parametrize("project", ["start", "stage", "publish", "store_call", "call_cron_job", "asset"])
@@ -301,8 +326,26 @@ class TestService:
             client.delete(f"/projects/id/{job.project_id}")
             self.wait(service, lambda nodes: not {key, reading} & nodes.keys())
 
+    def test_the_launchpad_has_the_parameters_of_a_job(self, service: Service) -> None:
+        job = service.make_job(PIPELINE.replace("shop/", "shop/${PAGES}/${KIND:-books}/${DAY}"))
+        slug = service.get(f"/projects/id/{job.project_id}")["slug"]
+        with service.client() as client:
+            assert client.put(job.path, json={"parameters": {"PAGES": 3}}).is_success
+
+        def load_launchpad(**parameters: Any) -> Json:
+            selector = {"pipelineName": slug, **REPOSITORY}
+            config = {"ops": {f"{slug}__rows": {"config": {"parameters": parameters}}}}
+            return service.graphql(LAUNCHPAD, selector=selector, config=config)["runConfigSchemaOrError"]
+
+        wait_until(lambda: "PAGES: 3" in load_launchpad().get("rootDefaultYaml", ""), 60, every=POLL_SECONDS)
+        shown = yaml.safe_load(load_launchpad()["rootDefaultYaml"])["ops"][f"{slug}__rows"]["config"]
+        assert shown["parameters"] == {"PAGES": 3, "KIND": "books"}
+        (error,) = load_launchpad(PAGES="many", KIND=1, DAY="2026-06-01")["isRunConfigValid"]["errors"]
+        assert (error["reason"], "parameters:PAGES" in error["message"]) == ("RUNTIME_TYPE_MISMATCH", True)
+        assert load_launchpad(PAGES=4, OTHER=1)["isRunConfigValid"] == {"__typename": "PipelineConfigValidationValid"}
+
     def test_an_asset_shows_the_job_and_the_schedule_of_its_project(self, service: Service) -> None:
-        job = service.make_job(PIPELINE)
+        job = service.make_job(PIPELINE.replace("shop/", "shop/${DAY:-}"))
         slug = service.get(f"/projects/id/{job.project_id}")["slug"]
         with service.client() as client:
             schedule = {"cronSchedule": "0 6 * * *", "timezone": "UTC"}
@@ -314,6 +357,11 @@ class TestService:
 
         wait_until(lambda: list_schedules() == [slug], PATIENCE_SECONDS, every=POLL_SECONDS)
         assert slug in self.load(service)[slug, "rows"]["jobNames"]
+        with service.client() as client:
+            days = {"by": "day", "start": "2026-06-01", "parameter": "DAY"}
+            client.put(job.path, json={"partitions": [days]}).raise_for_status()
+        self.wait(service, lambda nodes: slug not in nodes[slug, "rows"]["jobNames"])
+        assert list_schedules() == [slug]
 
     def test_the_code_server_is_replaced_when_it_dies(self, service: Service) -> None:
         template, child = service.pids("orchestration.code_server")

@@ -23,6 +23,8 @@ BACKFILL = """mutation ($params: LaunchBackfillParams!) { launchPartitionBackfil
   __typename ... on LaunchBackfillSuccess { backfillId } ... on PythonError { message } } }"""
 STATUS = "query ($id: String!) { partitionBackfillOrError(backfillId: $id) { ... on PartitionBackfill { status } } }"
 RUN = """query ($run: ID!) { runOrError(runId: $run) { ... on Run { status tags { key value } } } }"""
+CHECKS = """query ($key: AssetKeyInput!) { assetCheckExecutions(assetKey: $key, checkName: "row_count", limit: 5) {
+  partition evaluation { success } } }"""
 
 
 @each_case(("by", "end"), [(by, end) for by in ("hour", "day", "week", "month") for end in (None, "2026-05-20")])
@@ -63,7 +65,7 @@ class Shop:
 
 
 def test_an_execution_is_a_partition_of_its_asset(service: Service, site: DaySite) -> None:
-    shop = Shop(service, site.pipeline)
+    shop = Shop(service, f"{site.pipeline}checks: [{{check: row_count, min: 2}}]\n")
     assert shop.node()["partitionKeys"][:2] == ["2026-06-01", "2026-06-02"]
     execution = service.execute(shop.job, {"partition": "2026-06-02"})
     assert service.wait(shop.job, execution)["status"] == "COMPLETED"
@@ -71,6 +73,16 @@ def test_an_execution_is_a_partition_of_its_asset(service: Service, site: DaySit
     run = service.get(f"{shop.job.path}/executions/{execution}")["dagsterRunId"]
     tags = {each["key"]: each["value"] for each in service.graphql(RUN, run=run)["runOrError"]["tags"]}
     assert tags["dagster/partition"] == "2026-06-02"
+    site.rows = 1
+    execution = service.execute(shop.job, {"partition": "2026-06-03"})
+    assert service.wait(shop.job, execution)["status"] == "FAILED"
+
+    def list_checked() -> list[tuple[str, bool]]:
+        found = service.graphql(CHECKS, key={"path": shop.key})["assetCheckExecutions"]
+        return [(each["partition"], each["evaluation"]["success"]) for each in found if each["evaluation"]]
+
+    checked = [("2026-06-03", False), ("2026-06-02", True)]
+    wait_until(lambda: list_checked() == checked, PATIENCE_SECONDS, every=POLL_SECONDS)
 
 
 @pytest.mark.long

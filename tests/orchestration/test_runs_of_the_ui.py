@@ -212,8 +212,14 @@ def test_a_run_that_continues_names_both_revisions_after_a_change_of_the_agent(
 
 
 @pytest.mark.long
-def test_a_run_of_rest_is_repeated_with_its_parameters_as_a_new_execution(shop: Shop) -> None:
-    execution = shop.service.execute(shop.rows, {"parameters": {"LEAST": 1}})
+def test_a_run_of_rest_is_repeated_with_its_parameters_as_a_new_execution(
+    service: Service, open_site: GatedSite
+) -> None:
+    """The launchpad takes whole numbers alone for a parameter that is one in the job; REST takes texts too."""
+    shop = Shop(service, open_site.url)
+    with service.client() as client:
+        assert client.put(shop.rows.path, json={"parameters": {"LEAST": 7}}).is_success
+    execution = shop.service.execute(shop.rows, {"parameters": {"LEAST": "1"}})
     assert shop.service.wait(shop.rows, execution, seconds=200)["status"] == "COMPLETED"
     (run,) = shop.service.runs(execution)
     loaded = shop.wait(run["runId"])
@@ -222,6 +228,24 @@ def test_a_run_of_rest_is_repeated_with_its_parameters_as_a_new_execution(shop: 
     newest = shop.list_executions(shop.rows)[0]
     assert (repeated["status"], newest["status"]) == ("SUCCESS", "COMPLETED")
     assert get_tags(repeated)["spindle/execution"] == newest["executionId"] != execution
+
+
+@pytest.mark.long
+def test_a_default_of_the_pipeline_in_the_launchpad_leaves_the_value_to_a_credential(
+    service: Service, open_site: GatedSite
+) -> None:
+    """The launchpad begins with all defaults, so that nobody need have chosen this one."""
+    shop, nowhere = Shop(service, open_site.url), "http://127.0.0.1:1/"
+    agent = service.get(shop.rows.path)["agentId"]
+    pipeline = ROWS.format(url=f"${{SEARXNG_BASE_URL:-{nowhere}}}").replace("${LEAST}", "1")
+    secret = {"name": "address", "provider": "SEARXNG", "endpoint": open_site.url}
+    credential = service.post("/cloud-credentials", secret)["id"]
+    with service.client() as client:
+        client.put(f"/agents/none/{agent}", json={"pipelineYaml": pipeline}).raise_for_status()
+        client.put(shop.rows.path, json={"cloudCredentialIds": [credential]}).raise_for_status()
+        config = {f"{shop.project}__rows": {"config": {"parameters": {"SEARXNG_BASE_URL": nowhere}}}}
+        assert shop.wait(shop.launch(("rows",), config=config))["status"] == "SUCCESS"
+        client.delete(f"/cloud-credentials/id/{credential}").raise_for_status()
 
 
 @pytest.mark.long

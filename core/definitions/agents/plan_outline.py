@@ -17,7 +17,7 @@ from pipelines.planning.lineage import trace_plan
 from pipelines.planning.plan import Kind
 from pipelines.planning.stage import Sink
 
-VERSION = 7  # of the stored form; outlines of another version are computed again
+VERSION = 8  # of the stored form; outlines of another version are computed again
 # names that steps cannot have: those of the first and last step, and words that Dagster reserves
 _TAKEN = ("start", "publish", "context", "conf", "config", "meta", "input", "output", "type", "dict", "int", "str")
 
@@ -56,9 +56,10 @@ class CheckOutline:
 class PlanOutline:
     """The steps, inputs, outputs and parameters of a pipeline that its text shows. Paths may contain `${NAME}`.
 
-    `tables` are the datasets that stages read by name, `packages` those of its row functions. `kinds` are what usually
-    runs it, `local` or `spark`, and the format of its output. `lineage` has the output's columns, and `sources` all
-    that its stages read.
+    `tables` are the datasets that stages read by name, `packages` those of its row functions. `parameters` are names,
+    each with the default of the text, or None where it has none, or several. `kinds` are what usually runs it, `local`
+    or `spark`, and the format of its output. `lineage` has the output's columns, and `sources` all that
+    its stages read.
 
     `fault` is a sentence about a pipeline that cannot be planned (any more); such an outline has no steps.
     """
@@ -69,7 +70,7 @@ class PlanOutline:
     tables: tuple[str, ...] = ()
     saves: tuple[str, ...] = ()
     output_path: str | None = None
-    parameters: tuple[str, ...] = ()
+    parameters: tuple[tuple[str, str | None], ...] = ()
     packages: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
     lineage: tuple[TracedColumn, ...] = ()
@@ -99,7 +100,7 @@ def outline_pipeline(text: str, plugins: PluginScope = ANY_PLUGINS) -> PlanOutli
 
 def outline_plan(pipeline: Pipeline, plugins: PluginScope) -> PlanOutline:
     """Return the outline of a pipeline's plan, with open parameters; raise PipelineError."""
-    plan = pipeline.plan_open(plugins=plugins)
+    plan, defaults = pipeline.plan_open(plugins=plugins), pipeline.parameter_defaults
     names = _NameAllocator(_TAKEN)
     check_names = _NameAllocator(())
     stages, lineage = [step.stage for step in plan.steps if step.stage], trace_plan(plan)
@@ -128,7 +129,7 @@ def outline_plan(pipeline: Pipeline, plugins: PluginScope) -> PlanOutline:
         tables=tuple(dict.fromkeys(name for stage in stages for name in stage.list_tables())),
         saves=tuple(dict.fromkeys(step.stage.path for step in plan.steps if isinstance(step.stage, Sink))),
         output_path=plan.output.path,
-        parameters=tuple(sorted(pipeline.parameters)),
+        parameters=tuple((name, defaults.get(name)) for name in sorted(pipeline.parameters)),
         packages=plan.options.packages,
         kinds=("spark" if choose_engine(plan).runs_on_spark else "local", plan.output.format),
         lineage=lineage.output,

@@ -26,6 +26,7 @@ class ScheduleOutline:
     cron: str
     timezone: str
     enabled: bool
+    job_id: str | None
     job_name: str | None
 
 
@@ -52,6 +53,7 @@ def load_schedules(session: Session) -> list[ScheduleOutline]:
             cron=cron.expression,
             timezone=schedule.timezone,
             enabled=schedule.enabled,
+            job_id=schedule.job_id,
             job_name=job_name,
         )
         found.append(outline)

@@ -42,6 +42,7 @@ from core.lifecycle.outlines.lineage import (
     resolve_name,
     resolve_path,
 )
+from core.lifecycle.outlines.parameters import ParameterOutline, outline_parameters
 from core.lifecycle.outlines.sources import ColumnOutline, JobSources, SourceFinder, SourceOutline
 from core.tables import Agent, Dataset, Job, Organization, Project
 from pipelines.planning.partition import DESCRIPTION
@@ -82,7 +83,7 @@ class JobOutline:
     agent_name: str | None = None
     agent_revision: int | None = None
     pipeline_yaml: str | None = None
-    parameters: tuple[str, ...] = ()
+    parameters: tuple[ParameterOutline, ...] = ()
     kinds: tuple[str, ...] = ()
     tags: tuple[tuple[str, str], ...] = ()
     owners: tuple[str, ...] = ()
@@ -342,7 +343,9 @@ class OutlineLoader:
             agent_name=agent and agent.name,
             agent_revision=pipeline and pipeline.revision,
             pipeline_yaml=pipeline and pipeline.pipeline_yaml,
-            parameters=plan.parameters,
+            parameters=outline_parameters(
+                plan.parameters, row.parameters, row.project_parameters, partitions.parameters
+            ),
             kinds=plan.kinds,
             tags=(*row.tags.items(), *((f"{POOL_TAG}/{name}", "") for name in row.pools)),
             owners=tuple(row.owners),

@@ -4,7 +4,12 @@ import pytest
 
 from pipelines.errors import PipelineError
 from pipelines.language.nodes import parse
-from pipelines.language.parameters import find_parameters, find_required_parameters, replace_parameters
+from pipelines.language.parameters import (
+    find_parameter_defaults,
+    find_parameters,
+    find_required_parameters,
+    replace_parameters,
+)
 
 TEXT = """
 url: "https://shop.example/${CATEGORY:-books}?page=${PAGE}"
@@ -17,6 +22,8 @@ def test_a_default_takes_the_place_of_a_value() -> None:
     root = parse(TEXT)
     assert find_parameters(root) == {"CATEGORY", "PAGE", "NOTHING"}
     assert find_required_parameters(root) == {"CATEGORY", "PAGE"}
+    assert find_parameter_defaults(root) == {"NOTHING": ""}
+    assert find_parameter_defaults(parse('[a, "${PAGE:-1}${PAGE:-1}", "${A:-b}", "${A:-c}"]')) == {"PAGE": "1"}
     with pytest.raises(PipelineError) as error:
         replace_parameters(root, {"PAGE": 2})
     assert [problem.line for problem in error.value.problems] == [3]

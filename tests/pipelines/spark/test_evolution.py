@@ -134,8 +134,9 @@ class Dataset:
         columns = [(name, convert_type(type_, "spark", "duckdb")) for name, type_ in target.columns]
         folders = () if target.format == "iceberg" else target.partition_by
         view = View("rows", files, columns, folders, target.format in TABLE_FORMATS)
-        groups = FileTypes().group(duckdb.connect(), files)
-        found = duckdb.sql(f"SELECT * FROM ({view.define(groups)}) ORDER BY id").to_arrow_table()
+        with duckdb.connect() as connection:
+            query = FileTypes().define(connection, view)
+            found = connection.sql(f"SELECT * FROM ({query}) ORDER BY id").to_arrow_table()
         assert {field.name: format_type(field.type) for field in found.schema} == dict(target.columns)
         return found.to_pylist(maps_as_pydicts="strict")
 

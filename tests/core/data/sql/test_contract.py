@@ -100,6 +100,20 @@ def test_pages_are_cut_by_limit_and_offset(
     assert [row["id"] for row in engine.run(query).rows] == ids
 
 
+@pytest.mark.parametrize("places", [("wider",), ("wider", "narrower")])
+def test_a_table_has_the_columns_of_its_version_where_its_files_have_others(
+    engine: SqlEngine, storage: Storage, places: tuple[str, ...]
+) -> None:
+    store(storage, f"{ORGANIZATION}/wider/part-0.parquet", pa.table({"id": [1, 2], "other": ["a", "b"]}))
+    store(storage, f"{ORGANIZATION}/narrower/part-0.parquet", pa.table({"id": [3]}))
+    table = make_table(*(f"{ORGANIZATION}/{place}" for place in places), name="others")
+    page = engine.run(make_query(engine, "SELECT * FROM others WHERE name IS NULL ORDER BY others.id", table))
+    assert page.columns == (Column("id", "bigint"), Column("name", "varchar"))
+    assert page.rows == [{"id": number, "name": None} for number in range(1, len(places) + 2)]
+    with pytest.raises(BadInput, match="other"):
+        engine.run(make_query(engine, "SELECT other FROM others", table))
+
+
 def test_a_table_without_rows_has_its_columns(engine: SqlEngine) -> None:
     page = engine.run(make_query(engine, "SELECT * FROM nothing", make_table(name="nothing", rows=0)))
     assert page.columns == (Column("id", "bigint"), Column("name", "varchar"))

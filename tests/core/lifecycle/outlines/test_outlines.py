@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from sqlalchemy import select, update
 
@@ -12,10 +14,11 @@ from core.definitions.agents.plan_outline import VERSION
 from core.definitions.agents.repository import AgentRepository
 from core.definitions.jobs.models import JobCreate
 from core.definitions.jobs.repository import JobRepository
-from core.definitions.projects.models import ProjectCreate
+from core.definitions.projects.models import ProjectCreate, ProjectUpdate
 from core.definitions.projects.repository import ProjectRepository
 from core.errors import NotFound
 from core.infra.database import execute_update
+from core.lifecycle.executions.parameters import Value
 from core.lifecycle.outlines.outlines import (
     JobOutline,
     OutlineLoader,
@@ -24,6 +27,7 @@ from core.lifecycle.outlines.outlines import (
     load_outlines,
     store_missing_outlines,
 )
+from core.lifecycle.outlines.parameters import ParameterOutline
 from core.tables import Agent, Project
 from tests.support.shop import Shop
 
@@ -117,6 +121,35 @@ def test_sources_that_no_job_writes_are_named_once_each(shop: Shop) -> None:
     assert {*columns["a"].sources} == {(each, "a") for each in (old, raw, kept)}
     read = outline(shop, shop.add_job("Reader", CRAWL, input_dataset_id=upload.id).job_id)
     assert {each.key for each in read.sources} == {("web site", "shop"), old}
+
+
+def test_a_parameter_has_the_type_of_its_value_in_the_job_or_project(shop: Shop) -> None:
+    names = ("DAY", "JOB", "PROJECT", "TEXT:-3", "BOTH:-a", "OPEN", "RUN_DATE:-today", "OUTPUT_A")
+    pages = "".join(f"  - {{stage: wgetJoin, args: ['a.${{{name}}}']}}\n" for name in names)
+    pipeline = f"fetch: {{url: 'http://shop/${{BOTH:-b}}'}}\npipeline:\n{pages}"
+    values = {"JOB": 3, "PROJECT": {"no": "value"}, "DAY": "2026-06-01"}
+    days: Any = [{"by": "day", "start": "2026-06-01", "parameter": "DAY"}]
+    with shop.database.write() as session:
+        projects = ProjectRepository(session, shop.organization_id)
+        projects.update(shop.project_id, ProjectUpdate(parameters={"JOB": "of all", "PROJECT": True}))
+    found = outline(shop, shop.add_job("Pages", pipeline, parameters=values, partitions=days).job_id)
+    assert {each.name: (each.type, each.default) for each in found.parameters} == {
+        "JOB": (int, 3),
+        "PROJECT": (bool, True),
+        "TEXT": (None, "3"),
+        **dict.fromkeys(("BOTH", "OPEN", "RUN_DATE", "OUTPUT_A"), (None, None)),
+    }
+
+
+def test_a_value_is_converted_to_the_type_of_its_parameter_where_the_pipeline_gets_the_same_text() -> None:
+    def convert(kind: type[Value] | None, *values: Value) -> list[Value]:
+        return [ParameterOutline("A", "", None, kind).convert(value) for value in values]
+
+    assert convert(int, "5", "05", "5.0", "a", 2, '"5"') == [5, "05", "5.0", "a", 2, '"5"']
+    assert convert(float, "0.5", "5", "NaN") == [0.5, "5", "NaN"]
+    assert convert(bool, "true", "1", "True") == [True, "1", "True"]
+    assert convert(str, 5, True, "a") == ["5", "true", "a"]
+    assert convert(None, 5, "5") == [5, "5"]
 
 
 def test_unknown_jobs_have_no_outline(shop: Shop) -> None:
