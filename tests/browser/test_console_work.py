@@ -290,6 +290,7 @@ def test_rows_are_filtered_compared_and_restored(server: Server, workers: Api, o
     expect(page.locator("#rows .problem")).to_be_visible()
     page.goto(f"{url_of(server)}/console/datasets/{dataset}")
     statement = page.get_by_label("One statement")
+    expect(page.get_by_role("button", name="Run")).to_be_enabled()
     statement.fill("SELECT nothing FROM output")
     statement.press("Control+Enter")
     expect(page.get_by_role("alert")).to_contain_text("nothing")
