@@ -320,7 +320,7 @@ def _dagster_database(settings: Settings) -> dict[str, str]:
 async def _print_addresses(settings: Settings, log: ProcessLog) -> None:
     await wait_until_ready(settings, log.tell, leads=Heartbeats(settings.data).leads)
     lines = {
-        "Console": settings.api.url.removesuffix(settings.api.root_path) + "/",
+        "Console": f"{settings.api.origin}/",
         "API": settings.api.service_url,
         "API docs": f"{settings.api.url}/docs",
         "Dagster UI": f"http://127.0.0.1:{settings.dagster.ui_port}",

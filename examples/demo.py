@@ -250,6 +250,7 @@ def _query(client: httpx.Client, sql: str) -> list[Json]:
 
 def _show_addresses(console: Console, settings: Settings) -> None:
     addresses = {
+        "Console": f"{settings.api.origin}/",
         "API docs": f"{settings.api.url}/docs",
         "Dagster UI": f"http://127.0.0.1:{settings.dagster.ui_port}",
         "API key": settings.data / "admin-key",

@@ -110,6 +110,9 @@ def _build_metadata(outline: JobOutline) -> dict[str, Any]:
     url = f"{settings.api.service_url}/projects/id/{outline.project_id}/jobs/{outline.job_id}"
     table = f"{settings.sql.catalog}.{outline.project_slug}.{outline.slug}"
     metadata: dict[str, Any] = {
+        "console": MetadataValue.url(
+            f"{settings.api.origin}/console/projects/{outline.project_id}/jobs/{outline.job_id}"
+        ),
         "dagster/table_name": table,
         "SQL": MetadataValue.md(format_code(f"SELECT * FROM {table} LIMIT 100", "sql")),  # noqa: S608 - shown, not run
         "REST": MetadataValue.url(url),  # to a browser, which has no key, the API says how to send one

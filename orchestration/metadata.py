@@ -30,9 +30,11 @@ def build_pipeline(outline: JobOutline) -> MetadataValue:
 
 
 def build_links(settings: Settings, execution: Execution) -> dict[str, Any]:
-    """Return the page of the log, and the addresses over REST, with which a browser shows how to send a key."""
+    """Return the pages of the execution and its log, and addresses over REST, which tell a browser to send a key."""
     job = f"{settings.api.service_url}/projects/id/{execution.project_id}/jobs/{execution.job_id}"
+    page = f"{settings.api.origin}/console/projects/{execution.project_id}/jobs/{execution.job_id}"
     links: dict[str, Any] = {
+        "console": MetadataValue.url(f"{page}/executions/{execution.id}"),
         "REST": MetadataValue.url(f"{job}/executions/{execution.id}"),
     }
     if execution.run_id:

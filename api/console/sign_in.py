@@ -11,15 +11,17 @@ from fastapi.staticfiles import StaticFiles
 
 from api.console import administration, agents, dagster, datasets, pages, provider, schedules
 from api.console.rendering import render
+from api.console.routes import open_router
 from api.console.sessions import HOME, check_origin, close_session, open_session
-from api.kit.auth import SESSION_COOKIE
+from api.kit.auth import SESSION_COOKIE, Reader
 from api.kit.services import ServicesOf
 from core.definitions.identity.console_sessions import begin_session, is_session
-from core.errors import Unauthorized
+from core.errors import NotFound, Unauthorized
 from core.infra.settings.sign_in import LOOPBACK
 from core.infra.version import API_VERSION, get_version
 
 router = APIRouter(include_in_schema=False)
+unknown = open_router()
 
 
 class _Files(StaticFiles):
@@ -39,6 +41,7 @@ def install(app: FastAPI) -> None:
     app.mount(f"{dagster.PREFIX}/_next", dagster.Scripts())
     app.include_router(dagster.pages)
     app.mount(f"{HOME}/static", _Files(packages=[("api.console", "static")]))
+    app.include_router(unknown)
 
 
 @router.get("/")
@@ -94,3 +97,8 @@ def sign_out(request: Request, services: ServicesOf) -> Response:
         response = provider.leave(request, services, services.provider, id_token)
     response.delete_cookie(SESSION_COOKIE)
     return response
+
+
+@unknown.get("/{path:path}")
+def show_unknown(_caller: Reader) -> Response:
+    raise NotFound("The console has no page at this address.", code="unknown-path")

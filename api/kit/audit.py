@@ -18,6 +18,7 @@ from core.definitions.identity.roles import READING_SCOPES
 CHANGING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 MAX_ANSWER = 64 * 2**10  # in which the id of a new record is looked for
 ID_FIELDS = ("id", "executionId")
+NAME_FIELDS = ("namespace", "name")  # by which records without an id are known: cron jobs and named schedules
 
 
 class AuditLog:
@@ -81,4 +82,5 @@ def _find_ids(start: Message, message: Message) -> Mapping[str, str]:
     if not isinstance(answer, dict):
         return {}
     fields = cast("dict[str, object]", answer)
-    return {name: str(fields[name]) for name in ID_FIELDS if fields.get(name) is not None}
+    known = [name for name in ID_FIELDS if fields.get(name) is not None]
+    return {name: str(fields[name]) for name in known or NAME_FIELDS if fields.get(name) is not None}

@@ -82,7 +82,7 @@ def make_operation_id(route: APIRoute) -> str:
 
 def _list_servers(settings: Settings) -> list[dict[str, Any]]:
     """Return the relative address, for the docs page, and the absolute one, for a copy of the file."""
-    address = settings.api.url.removesuffix(settings.api.root_path)
+    address = settings.api.origin
     return [
         {"url": "/", "description": "The server that this file came from."},
         {"url": address, "description": "Its address, from SPINDLE_PUBLIC_URL or from the host and port of the API."},

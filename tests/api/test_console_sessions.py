@@ -161,6 +161,14 @@ def test_pages_have_the_rights_of_the_key(browser: httpx.Client, server: Server,
     assert refused.status_code == 403
 
 
+def test_an_unknown_address_is_a_page(browser: httpx.Client, acme: Api):
+    assert "Sign in" in browser.get("/console/nowhere/else").text
+    sign_in(browser, acme)
+    answer = browser.get("/console/nowhere/else")
+    assert (answer.status_code, "There is no such page" in answer.text) == (404, True)
+    assert browser.get("/console/static/nowhere.js").status_code == 404
+
+
 def test_records_of_other_organizations_are_unknown(browser: httpx.Client, rival: Api, job: Job):
     execution = job.execute()
     dataset = job.complete(execution, ROWS)

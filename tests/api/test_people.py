@@ -405,18 +405,21 @@ def test_the_audit_log_names_who_did_what(enter: Callable[..., Browser], staff: 
     browser.call("POST", "/auth/api-keys", json={"name": "x"})  # refused
     browser.call("POST", "/agents/check", json={"pipelineYaml": "pipeline: []"})  # changes nothing
     browser.call("GET", "/projects")
+    schedule = {"name": "nightly", "cronSchedule": "@daily"}
+    answered(browser.call("POST", f"/projects/id/{project}/schedules", json=schedule))
     made = staff.post("/auth/api-keys", {"name": "robot"})
-    entries = staff.get("/audit", limit=5)
+    entries = staff.get("/audit", limit=6)
     shown = [(each["actor"], each["action"], each["object"], each["status"]) for each in entries]
     assert shown == [
         ("test", "make_key", {"id": made["id"]}, 200),
+        ("Ida", "create_schedule", {"projectId": project, "name": "nightly"}, 200),
         ("Ida", "make_key", {}, 403),
         ("Ida", "update_project", {"projectId": project}, 200),
         ("Ida", "create_project", {"id": project}, 200),
         ("Ida", "sign_in", {}, 303),
     ]
-    assert [each["personId"] for each in entries] == [None, person, person, person, person]
-    assert [each["keyId"] is None for each in entries] == [False, True, True, True, True]
+    assert [each["personId"] for each in entries] == [None, person, person, person, person, person]
+    assert [each["keyId"] is None for each in entries] == [False, True, True, True, True, True]
     assert "secret" not in str(entries)
     assert made["key"] not in str(staff.get("/audit"))
     following = staff.call("GET", "/audit?limit=2").links["next"]["url"]

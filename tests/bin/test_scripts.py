@@ -83,6 +83,21 @@ def test_arguments_of_bin_test_are_passed_to_pytest() -> None:
     assert "test_shop.py::" in done.stdout
 
 
+def test_the_environment_of_another_clone_is_not_taken_over(tmp_path: Path) -> None:
+    clone, environment = tmp_path / "clone", tmp_path / "environment"
+    shutil.copytree(CLONE / "bin", clone / "bin")
+    shutil.copy(CLONE / "requirements.lock", clone)
+    environment.mkdir()
+    (environment / ".spindle-stamp").write_text("1 2\n/another/clone\nrequirements.lock\n")
+    (clone / ".venv").symlink_to(environment)
+    for path, status in (("", 1), (str(clone), 0)):
+        environ = {**os.environ, "PYTHONPATH": path}
+        done = subprocess.run([clone / "bin/setup"], env=environ, capture_output=True, text=True, check=False)
+        assert done.returncode == status
+        assert ("the environment of /another/clone" in done.stderr) is (status == 1)
+    assert [each.name for each in environment.iterdir()] == [".spindle-stamp"]
+
+
 @pytest.mark.skipif(os.getuid() != 0, reason="needs a second user")
 def test_another_user_of_a_clone_is_told_who_can_set_it_up(tmp_path: Path) -> None:
     clone = tmp_path / "clone"

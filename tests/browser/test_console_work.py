@@ -202,7 +202,11 @@ def test_the_guide_leads_to_an_execution(server: Server, workers: Api, open_walk
         page.get_by_role("button", name="Crawl all of it").click()
         page.wait_for_url("**/executions/*")
         shop.shutdown()
-    assert [each["name"] for each in novice.get("/projects")] == ["Shop crawler"]
+    (project,) = novice.get("/projects")
+    (job,) = novice.get(f"/projects/id/{project['id']}/jobs")
+    assert project["name"] == "Shop crawler"
+    page.goto(f"{url_of(server)}/console/agents/{job['agentId']}")
+    expect(page.get_by_label("Values, one a line")).to_have_value(f"SHOP_URL={job['parameters']['SHOP_URL']}\n")
 
 
 def test_a_schedule_is_made_paused_and_mended_at_its_field(
@@ -214,6 +218,7 @@ def test_a_schedule_is_made_paused_and_mended_at_its_field(
     walk.sign_in(url_of(server), workers.key)
     page.get_by_role("link", name="Schedules").click()
     page.get_by_role("link", name="to scheduled").click()
+    expect(page.get_by_label("Timezone")).to_have_value("America/New_York")
     page.get_by_label("Name", exact=True).fill("nightly")
     page.get_by_label("Times", exact=True).fill("99 2 * * *")
     page.get_by_role("button", name="Save").click()
@@ -223,8 +228,11 @@ def test_a_schedule_is_made_paused_and_mended_at_its_field(
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_role("heading", name="Next ticks")).to_be_visible()
     next_tick = page.locator("time").first
-    expect(next_tick).to_contain_text("30:00 PM")
+    expect(next_tick).to_contain_text("2:30:00 AM")
     walk.look("schedule")
+    workers.put(f"/projects/id/{job.project_id}/schedules/nightly", {"enabled": False})
+    expect(page.get_by_text("It does not fire: it is paused.")).to_be_visible()  # the page follows by itself
+    workers.put(f"/projects/id/{job.project_id}/schedules/nightly", {"enabled": True})
     page.get_by_role("link", name="Schedules").first.click()
     page.get_by_role("row", name="nightly").get_by_role("button", name="Pause").click()
     expect(page.get_by_role("row", name="nightly").get_by_role("button", name="Resume")).to_be_visible()
@@ -282,9 +290,14 @@ def test_rows_are_filtered_compared_and_restored(server: Server, workers: Api, o
     expect(page.locator("#rows .problem")).to_be_visible()
     page.goto(f"{url_of(server)}/console/datasets/{dataset}")
     statement = page.get_by_label("One statement")
+    expect(page.get_by_role("button", name="Run")).to_be_enabled()
+    statement.fill("SELECT nothing FROM output")
+    statement.press("Control+Enter")
+    expect(page.get_by_role("alert")).to_contain_text("nothing")
     statement.fill("")
     statement.press_sequentially("SELECT count(*) AS n FROM output WHERE pri")
     page.locator("#suggestions").get_by_role("option", name="price").wait_for()
+    expect(page.get_by_role("alert")).to_contain_text("nothing")  # what was asked for meanwhile leaves it
     statement.press("ArrowDown")
     statement.press("Enter")
     expect(statement).to_have_value("SELECT count(*) AS n FROM output WHERE price")

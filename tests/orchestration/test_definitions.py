@@ -158,6 +158,7 @@ def test_an_asset_shows_its_job() -> None:
     ]
     assert node.metadata["dagster/table_name"] == "spindle.shop.books"
     assert node.metadata["REST"].url.endswith("/projects/id/2/jobs/books")
+    assert node.metadata["console"].url.endswith("/console/projects/2/jobs/books")
     assert PIPELINE in node.metadata["pipeline"].md_str
     asset = get_asset(definitions, "books")
     assert isinstance(asset, AssetsDefinition)

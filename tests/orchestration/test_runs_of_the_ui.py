@@ -131,6 +131,7 @@ def test_a_selection_is_executed_upstream_first_with_parameters_of_the_launchpad
     assert [shown[name]["intValue"] for name in ("rows", "pages", "errors")] == [1, 1, 0]
     assert shown["cost (USD)"]["floatValue"] == 0
     assert shown["REST"]["url"].endswith(f"/executions/{executions[0]['executionId']}")
+    assert shown["console"]["url"].endswith(f"/executions/{executions[0]['executionId']}")
 
 
 @pytest.mark.long

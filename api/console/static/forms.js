@@ -37,6 +37,7 @@ function showProblems(form, details) {
 }
 
 export function prepareForms() {
+  for (const field of document.querySelectorAll("[data-zone]")) field.value = new Intl.DateTimeFormat().resolvedOptions().timeZone;
   for (const form of document.querySelectorAll("form[data-form]")) {
     const button = form.querySelector("button");
     if (!button) continue;

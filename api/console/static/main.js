@@ -25,6 +25,12 @@ async function prepare() {
 
 prepare();
 
+// The notice belongs to the last thing that a person did: requests in the background leave it.
+function clearNotice(event) {
+  if (event.type === "submit" || event.target.closest("button")) document.getElementById("notice").textContent = "";
+}
+for (const kind of ["submit", "click"]) document.addEventListener(kind, clearNotice, true);
+
 // The statements that SQL remembers are those of the person who signs out.
 const signOut = document.querySelector('form[action$="/sign-out"]');
 signOut?.addEventListener("submit", () => localStorage.removeItem("spindle-statements"));

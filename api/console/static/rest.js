@@ -27,7 +27,6 @@ export async function call(method, path, body, headers = {}) {
     const sentence = response.status === 401 ? "" : answer.error ?? `Status ${response.status}.`;
     throw new Refusal(sentence, response.status, answer.details ?? []);
   }
-  document.getElementById("notice").textContent = "";
   const etag = response.headers.get("ETag");
   return etag ? { ...answer, etag } : answer;
 }

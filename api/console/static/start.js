@@ -18,7 +18,8 @@ export async function executeAgent(agent, known, options) {
   let ids = known;
   if (!ids) {
     const project = await createNamed("/projects", agent.name);
-    const job = await call("POST", `/projects/id/${project.id}/jobs`, { name: "rows", agentId: agent.id });
+    const body = { name: "rows", agentId: agent.id, parameters: options.parameters };
+    const job = await call("POST", `/projects/id/${project.id}/jobs`, body);
     ids = { project: project.id, job: job.id };
   }
   const path = `projects/id/${ids.project}/jobs/${ids.job}`;

@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo
 from cronsim import CronSim, CronSimError
 
 from core.errors import BadInput
+from pipelines.language.names import truncate_name
 
 LONGEST = 255
 DAYS_IN_MONTH = (0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
@@ -111,9 +112,9 @@ def parse_timezone(name: str, path: str = "timezone") -> str:
     try:
         ZoneInfo(name)
     except (ValueError, OSError) as error:  # also ZoneInfoNotFoundError, which is a KeyError
-        raise _reject_timezone(path) from error
+        raise _reject_timezone(name, path) from error
     except KeyError as error:
-        raise _reject_timezone(path) from error
+        raise _reject_timezone(name, path) from error
     return name
 
 
@@ -212,6 +213,7 @@ def _reject(path: str, sentence: str, code: str = "invalid-cron") -> BadInput:
     return BadInput(sentence, path=path, code=code)
 
 
-def _reject_timezone(path: str) -> BadInput:
-    sentence = f"'{path}' is no timezone of the IANA database. Write a name such as Europe/Berlin or UTC."
+def _reject_timezone(name: str, path: str) -> BadInput:
+    known = "Write a name of the IANA database, such as Europe/Berlin or UTC."
+    sentence = f"'{truncate_name(name)}' is no timezone. {known}"
     return BadInput(sentence, path=path, code="unknown-timezone")

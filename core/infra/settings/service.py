@@ -34,6 +34,11 @@ class ApiSettings(Area):
         return (self.public_url or f"http://{self.local_host}:{self.port}").rstrip("/") + self.root_path
 
     @property
+    def origin(self) -> str:
+        """Address without the API's root path, where the console is."""
+        return self.url.removesuffix(self.root_path)
+
+    @property
     def service_url(self) -> str:
         return f"{self.url}/{self.service_segment}/api"
 

@@ -125,7 +125,7 @@ class StoredQueryService:
             tables = [Catalog(session, owner).find_by_version(dataset.id, version.id) for version in versions]
         keys = keys or versions[1].keys or versions[0].keys
         if not keys:
-            sentence = "The dataset's job names no keys. Name the columns that tell its rows apart: ?keys=sku,shop"
+            sentence = "The dataset's job names no keys. Name in `keys` the columns that tell its rows apart."
             raise BadInput(sentence, code="missing-keys", path="keys")
         if not (tables[0] and tables[1]):
             raise BadInput("SQL cannot read the format of these versions.", path="version", code="unsupported-format")
