@@ -68,6 +68,11 @@ def test_nothing_is_suggested_where_nothing_is_known(text: str) -> None:
         assert list_texts(text) == []
 
 
+@pytest.mark.parametrize("text", ["[" * 1_000_000, "- {stage: [" * 300_000, "a: 1\n" * 100_000 + "pipeline: ["])
+def test_a_text_that_is_no_pipeline_is_not_read_to_its_end(text: str) -> None:
+    assert not list_texts(f"{text}|"), "without its bounds, this takes a quarter of an hour"
+
+
 def test_the_replaced_word_and_its_help_are_those_of_the_place() -> None:
     found = complete("pipeline:\n  - {stage: extract, args: [{sel|ector: a, required: true}]}")
     assert found.start == 30
