@@ -147,7 +147,7 @@ def _parse(head: str, written: str) -> tuple[Node, Sequence[str | int]] | None:
         return None
     try:
         root = parse(f"{head}{written}{_close(head)}")
-    except (PipelineError, yaml.YAMLError):
+    except (PipelineError, yaml.YAMLError, UnicodeEncodeError):  # half a character
         return None
     path = _find(root)
     return None if path is None else (root, path)

@@ -61,7 +61,9 @@ def test_only_what_belongs_to_the_stage_is_suggested_and_nothing_twice() -> None
     assert "extractors: " not in list_texts(f"{EXTRACT}|")
 
 
-@pytest.mark.parametrize("text", ['a: "x |', "pipeline:\n  - {stage: nothing, args: {|", "a: &b |", "\t|", "]|", ""])
+@pytest.mark.parametrize(
+    "text", ["a\ud800: |", 'a: "x |', "pipeline:\n  - {stage: nothing, args: {|", "a: &b |", "\t|", "]|", ""]
+)
 def test_nothing_is_suggested_where_nothing_is_known(text: str) -> None:
     assert complete_pipeline(text.replace("|", ""), 9, 99, list_all_stages()).start >= 1
     if text:
