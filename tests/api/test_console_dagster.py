@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import suppress
 from http import HTTPStatus
@@ -81,7 +82,11 @@ def test_no_way_of_writing_an_address_passes_the_checks(viewer: httpx.Client, ta
     assert (viewer.send(question).status_code in (403, 404), PATHS) == (True, [])
 
 
-@pytest.mark.parametrize("body", [DEEP, f'{{"query": {DEEP}', b"\xff", "[[]]", '{"query": 1}', '{"query": "\\ud800"}'])
+BODIES = (DEEP, f'{{"query": {DEEP}', b"\xff", "[{}]", '{"query": 1}', '{"query": "\\ud800"}')
+TOO_LONG = (" " * 300_000 + "{a}", "{" + "a " * 20_000 + "}")
+
+
+@pytest.mark.parametrize("body", [*BODIES, *(json.dumps({"query": each}) for each in TOO_LONG)], ids=range(8))
 def test_a_body_that_cannot_be_read_is_refused(viewer: httpx.Client, body: str | bytes) -> None:
     assert viewer.post("/console/dagster/graphql", content=body).status_code == 400
 

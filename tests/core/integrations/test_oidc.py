@@ -16,9 +16,12 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from joserfc import jwt
 from joserfc.jwk import ECKey, KeySet, OctKey, RSAKey
+from pydantic import SecretStr
 
 from core.definitions.identity.people import SIGN_OUT_LIFETIME, ProviderSignOut
 from core.errors import BadInput, Conflict, Forbidden, SpindleError, Unavailable
+from core.infra.encryption import AssociatedData, KeyRing
+from core.infra.secrets import hash_key
 from core.infra.settings import Settings
 from core.integrations import oidc
 from core.integrations.oidc import ATTEMPT_SECONDS, CLOCK_SKEW_SECONDS, LOGOUT_EVENT, MOST_REQUESTS, SignInProvider
@@ -299,7 +302,8 @@ def test_a_provider_may_have_an_address_to_sign_out(provider: Provider, tmp_path
     assert open_service(provider, tmp_path).find_exit("", CALLBACK) is None
     provider.discovery = {"end_session_endpoint": f"{provider.url}/end?a=b"}
     own = open_service(provider, tmp_path)
-    address = own.find_exit(own._make_key_ring().encrypt("token", oidc._ID_TOKEN), CALLBACK)
+    token = KeyRing(hash_key(SecretStr("k" * 32))).encrypt("token", AssociatedData("console", "sign-in", "ID token"))
+    address = own.find_exit(token, CALLBACK)
     known = {"id_token_hint": ["token"], "client_id": ["spindle"], "post_logout_redirect_uri": [CALLBACK]}
     assert (address or "").startswith(f"{provider.url}/end?a=b&")
     assert parse_qs(urlsplit(address or "").query) == {"a": ["b"]} | known
