@@ -19,7 +19,7 @@ from pipelines.errors import PipelineError
 from pipelines.extract.extractors import METHODS, Method
 from pipelines.language.arguments import Arguments
 from pipelines.language.names import normalize
-from pipelines.language.nodes import MappingNode, Node, ScalarNode, SequenceNode, parse
+from pipelines.language.nodes import MAX_BYTES, MAX_DEPTH, MappingNode, Node, ScalarNode, SequenceNode, parse
 from pipelines.listing import Schema, StageListing
 from pipelines.planning.check import CHECKS
 from pipelines.planning.model import Options, Output
@@ -143,9 +143,11 @@ def _get_text(match: re.Match[str] | None) -> str:
 
 def _parse(head: str, written: str) -> tuple[Node, Sequence[str | int]] | None:
     """Return the document that ends with the word, and the path of the word; None where that is no YAML."""
+    if len(head) > MAX_BYTES:
+        return None
     try:
         root = parse(f"{head}{written}{_close(head)}")
-    except (PipelineError, yaml.YAMLError):
+    except (PipelineError, yaml.YAMLError, UnicodeEncodeError):  # half a character
         return None
     path = _find(root)
     return None if path is None else (root, path)
@@ -157,6 +159,8 @@ def _close(head: str) -> str:
     for token in yaml.scan(head, Loader=yaml.CSafeLoader):
         if closer := _CLOSERS.get(type(token)):
             opened.append(closer)
+            if len(opened) > MAX_DEPTH:  # scanning takes the square of the depth, and nothing is suggested there
+                return ""
         elif isinstance(token, _ENDS) and opened:
             opened.pop()
     return "".join(reversed(opened))

@@ -12,6 +12,7 @@ import secrets
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
+from threading import BoundedSemaphore, Lock
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -41,11 +42,14 @@ DISCOVERY_SECONDS = 600.0  # until the provider's addresses are looked up again
 ATTEMPT_SECONDS = 600  # for a person to sign in at the provider
 CLOCK_SKEW_SECONDS = 60
 KEYS_SECONDS = 10.0  # anybody may send logout tokens: so often do they make the service ask for the provider's keys
+MOST_REQUESTS = 8  # at once: each holds a thread of the service, and anybody may begin one
+PATIENCE_SECONDS = 1.0  # of others meanwhile
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "Ed25519")
 LOGOUT_EVENT = "http://schemas.openid.net/event/backchannel-logout"
 MAX_TEXT = 200
 EXPIRED = "This sign-in has expired, or was begun in another browser or tab. Sign in again."
 UNTRUSTED = "The provider's answer could not be trusted. Sign in again; if it happens again, tell your operator."
+NO_ANSWER = "The provider does not answer. Try again in a moment, or sign in with a key."
 _ATTEMPT = AssociatedData("console", "sign-in", "attempt")
 _ID_TOKEN = AssociatedData("console", "sign-in", "ID token")
 log = structlog.get_logger()
@@ -73,7 +77,9 @@ class SignInProvider:
         self._addresses: Mapping[str, Any] = {}
         self._looked_up_at = 0.0
         self._keys: KeySet | None = None
-        self._keys_at = 0.0
+        self._keys_asked_at = -KEYS_SECONDS
+        self._keys_turn = Lock()
+        self._places = BoundedSemaphore(MOST_REQUESTS)
 
     def begin(self, redirect_uri: str, target: str) -> tuple[str, str]:
         """Return the provider's address for a person who signs in, and what the browser is to keep (`complete`)."""
@@ -134,8 +140,7 @@ class SignInProvider:
     def read_sign_out(self, token: str) -> ProviderSignOut:
         """Return whom a logout token of the provider signs out. Raises BadInput for one that does not prove it."""
         try:
-            fresh = self._keys if time.monotonic() - self._keys_at < KEYS_SECONDS else None
-            claims = self._check_token(token, fresh or self._fetch_keys(), jti={"essential": True})
+            claims = self._check_token(token, self._get_recent_keys(), jti={"essential": True})
             events, subject, session = (claims.get(name) for name in ("events", "sub", "sid"))
             if not (isinstance(events, dict) and isinstance(events.get(LOGOUT_EVENT), dict)):
                 raise self._refuse("a logout token without its event")
@@ -221,13 +226,25 @@ class SignInProvider:
             raise self._refuse(f"{type(error).__name__}: {error}") from error
         return found
 
+    def _get_recent_keys(self) -> KeySet:
+        """Return keys that were asked for seconds ago at most. Raises Unavailable where the provider did not answer."""
+        if not self._keys_turn.acquire(timeout=PATIENCE_SECONDS):
+            raise Unavailable(NO_ANSWER)
+        try:
+            if time.monotonic() - self._keys_asked_at >= KEYS_SECONDS:
+                self._keys, self._keys_asked_at = None, time.monotonic()
+                self._keys = self._fetch_keys()
+        finally:
+            self._keys_turn.release()
+        if self._keys is None:
+            raise Unavailable(NO_ANSWER)
+        return self._keys
+
     def _fetch_keys(self) -> KeySet:
         try:
-            self._keys = KeySet.import_key_set({"keys": self._call("GET", "jwks_uri")["keys"]})
+            return KeySet.import_key_set({"keys": self._call("GET", "jwks_uri")["keys"]})
         except (JoseError, KeyError, TypeError, ValueError) as error:
             raise self._refuse(f"keys: {type(error).__name__}: {error}") from error
-        self._keys_at = time.monotonic()
-        return self._keys
 
     def _look_up(self) -> Mapping[str, Any]:
         """Return the provider's discovery document. Raises Unavailable without a valid one."""
@@ -252,7 +269,12 @@ class SignInProvider:
         """Return a JSON object of the provider; raise Forbidden where it refuses, Unavailable where it fails."""
         limits = TimeLimits(CONNECT_SECONDS, TOTAL_SECONDS)
         headers = {"Accept": "application/json", **headers}
-        answer = client.send_request(self._guard, method, url, headers, body, limits, MAX_BODY)
+        if not self._places.acquire(timeout=PATIENCE_SECONDS):
+            raise Unavailable(NO_ANSWER)
+        try:
+            answer = client.send_request(self._guard, method, url, headers, body, limits, MAX_BODY)
+        finally:
+            self._places.release()
         if answer.status is not None and 400 <= answer.status < 500 and method == "POST":
             raise self._refuse(f"status {answer.status}: {answer.body[:MAX_TEXT].decode(errors='replace')}")
         try:
@@ -261,7 +283,7 @@ class SignInProvider:
             found = None
         if not isinstance(found, dict):
             log.error("the provider does not answer", url=url, status=answer.status, reason=answer.reason)
-            raise Unavailable("The provider does not answer. Try again in a moment, or sign in with a key.")
+            raise Unavailable(NO_ANSWER)
         return found
 
     def _refuse(self, reason: str) -> Forbidden:

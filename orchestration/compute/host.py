@@ -24,6 +24,7 @@ from core.infra.processes import signal_group
 from driver.host_folder import HOST_FILE, READY, SOCKET, HostSpec
 from driver.transport import HostRequest, send_to_socket
 from orchestration.compute.processes import build_environment, kill_trees, list_tree
+from pipelines.contract.request import RunRequest
 
 SPARES, FORKS = "spare-", "forks-"  # beginnings of names
 PIDFILE, LOG = "pid", "host.log"
@@ -70,10 +71,20 @@ class Host:
         """Whether it has, or had, an execution."""
         return self.organization_id is not None
 
-    def claim(self) -> bool:
-        """Reserve the host for an execution or for its end; return False where it has an execution, or is reserved."""
+    def fits(self, spec: RunRequest) -> bool:
+        """Return whether an execution may have the host once that is free."""
+        wanted = (None, spec.organization_id) if spec.reuses_driver else (None,)
+        return not spec.has_own_process and self.organization_id in wanted and self.spec.fits(spec.spark)
+
+    def claim(self, spec: RunRequest | None = None) -> bool:
+        """Reserve the host for an execution or, without one, for its end.
+
+        Return False where it has an execution, or is reserved, or has become another organization's since it was found.
+        """
         with self._lock:
             if self._is_claimed or not self.listens:
+                return False
+            if spec is not None and (self.is_retired or not self.fits(spec)):
                 return False
             self._is_claimed = True
             return True

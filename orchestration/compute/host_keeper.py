@@ -141,7 +141,7 @@ class HostKeeper:
 
         Executions of one organization with the same Spark settings share them; nobody else gets them.
         """
-        fitting = [each for each in self._spares if _fits(each, spec)]
+        fitting = [each for each in self._spares if each.fits(spec)]
         is_soon = waited < SOON and any(each.is_used and each.is_shared and not each.is_free for each in fitting)
         for each in sorted(fitting, key=lambda each: (not each.is_used, not each.is_ready)):
             if each.is_free and (each.is_used or each.is_ready or not is_soon):
@@ -250,11 +250,6 @@ class HostKeeper:
             executions=self._settings.drivers.executions if is_local_master(self._settings.spark.master) else 1,
             idle_seconds=60 * self._settings.drivers.idle_minutes,
         )
-
-
-def _fits(host: Host, spec: RunRequest) -> bool:
-    wanted = (None, spec.organization_id) if spec.reuses_driver else (None,)
-    return not spec.has_own_process and host.organization_id in wanted and host.spec.fits(spec.spark)
 
 
 def _read_time(path: Path) -> float:

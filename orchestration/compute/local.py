@@ -112,7 +112,7 @@ class LocalCompute:
         """Give the execution to a driver that has Spark, if one may be taken."""
         request = HostRequest(spec=spec, environment=variables)
         for host, source in self.hosts.find(spec, waited):
-            if host.claim() and self._give(host, handle, request):
+            if host.claim(spec) and self._give(host, handle, request):
                 return Launch(handle, source, host.name)
         return None
 

@@ -44,9 +44,13 @@ def read_value(text: str | bytes) -> Any:
         try:
             return _decoder.decode(text)
         except msgspec.DecodeError:
-            return json.loads(text, parse_float=Number, parse_constant=str)
+            value = json.loads(text, parse_float=Number, parse_constant=str)
+            json.dumps(value, ensure_ascii=False, default=str).encode()
+            return value
     except RecursionError:
         raise InvalidRow("it is nested too deep") from None
+    except UnicodeEncodeError:
+        raise InvalidRow("a text in it has half a character, a \\u escape without its other half") from None
     except ValueError:
         raise InvalidRow("it is not JSON") from None
 

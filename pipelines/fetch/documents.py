@@ -95,5 +95,5 @@ def _unpack(body: bytes) -> dict[str, object] | None:
         return {
             column: b64decode(each[_PICTURE]) if _PICTURE in each else each["value"] for column, each in values.items()
         }
-    except (ValueError, TypeError, LookupError, AttributeError):  # a site has sent the header
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):  # a site has sent the header
         return None

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gzip
+import json
 import re
 import zlib
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
+from html import escape
 from http import HTTPStatus
 from io import BufferedReader, BytesIO
 from itertools import pairwise
@@ -50,6 +52,7 @@ class PageArchive:
     ) -> None:
         self._writer = WARCWriter(stream, gzip=True, warc_version="1.1")
         self._secrets = list_spellings(secrets)
+        self._written_secrets = list_spellings({*secrets, *map(escape, secrets), *map(_escape_json, secrets)})
         self._written = set[tuple[str, str]]()
         info = {"software": _SOFTWARE, "format": "WARC File Format 1.1", **(about or {})}
         self._writer.write_record(self._writer.create_warcinfo_record("", info))
@@ -63,7 +66,7 @@ class PageArchive:
             headers = [("Location", self._mask(following)), ("Content-Length", "0")]
             self._write(address, "302 Found", headers, b"", page.fetched_at, variant)
         body = page.body
-        for secret in self._secrets:
+        for secret in self._written_secrets:
             body = body.replace(secret.encode(), MASK.encode())
         headers = [*_select_headers(page), ("Content-Length", str(len(body)))]
         status = page.status or 200
@@ -91,6 +94,10 @@ class PageArchive:
 
     def _mask(self, url: str) -> str:
         return mask_credentials(mask_secrets(url, self._secrets))
+
+
+def _escape_json(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)[1:-1]
 
 
 def stream_archive(pages: Iterable[tuple[str, Page]]) -> Generator[bytes]:

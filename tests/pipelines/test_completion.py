@@ -61,11 +61,18 @@ def test_only_what_belongs_to_the_stage_is_suggested_and_nothing_twice() -> None
     assert "extractors: " not in list_texts(f"{EXTRACT}|")
 
 
-@pytest.mark.parametrize("text", ['a: "x |', "pipeline:\n  - {stage: nothing, args: {|", "a: &b |", "\t|", "]|", ""])
+@pytest.mark.parametrize(
+    "text", ["a\ud800: |", 'a: "x |', "pipeline:\n  - {stage: nothing, args: {|", "a: &b |", "\t|", "]|", ""]
+)
 def test_nothing_is_suggested_where_nothing_is_known(text: str) -> None:
     assert complete_pipeline(text.replace("|", ""), 9, 99, list_all_stages()).start >= 1
     if text:
         assert list_texts(text) == []
+
+
+@pytest.mark.parametrize("text", ["[" * 1_000_000, "- {stage: [" * 300_000, "a: 1\n" * 100_000 + "pipeline: ["])
+def test_a_text_that_is_no_pipeline_is_not_read_to_its_end(text: str) -> None:
+    assert not list_texts(f"{text}|"), "without its bounds, this takes a quarter of an hour"
 
 
 def test_the_replaced_word_and_its_help_are_those_of_the_place() -> None:

@@ -76,6 +76,11 @@ def shorten(text: str, longest: int) -> str:
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
+def _disarm_links(text: str) -> str:
+    """Let no text be a Markdown link with other words than its address: a reason may quote a page."""
+    return text.replace("](", "]\\(")
+
+
 def _send_slack(settings: Settings, target: Target, text: Text) -> HttpResponse:
     """Escape the characters that Slack reads as links and mentions: a reason may quote a page."""
     escaped = text.plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
@@ -83,12 +88,14 @@ def _send_slack(settings: Settings, target: Target, text: Text) -> HttpResponse:
 
 
 def _send_discord(settings: Settings, target: Target, text: Text) -> HttpResponse:
-    return _post(settings, target, {"content": shorten(text.plain, MAX_DISCORD), "allowed_mentions": {"parse": []}})
+    content = shorten(_disarm_links(text.plain), MAX_DISCORD)
+    return _post(settings, target, {"content": content, "allowed_mentions": {"parse": []}})
 
 
 def _send_teams(settings: Settings, target: Target, text: Text) -> HttpResponse:
     """Post an adaptive card, the form that the webhooks of Teams' workflows take."""
-    blocks = [{"type": "TextBlock", "wrap": True, "text": shorten(line, MAX_TEXT)} for line in text.plain.split("\n")]
+    lines = (shorten(_disarm_links(line), MAX_TEXT) for line in text.plain.split("\n"))
+    blocks = [{"type": "TextBlock", "wrap": True, "text": line} for line in lines]
     card = {
         "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
         "type": "AdaptiveCard",

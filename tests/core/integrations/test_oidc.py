@@ -6,21 +6,29 @@ import base64
 import json
 import time
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Event, Semaphore
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from joserfc import jwt
 from joserfc.jwk import ECKey, KeySet, OctKey, RSAKey
+from pydantic import SecretStr
 
 from core.definitions.identity.people import SIGN_OUT_LIFETIME, ProviderSignOut
-from core.errors import BadInput, Forbidden, SpindleError, Unavailable
+from core.errors import BadInput, Conflict, Forbidden, SpindleError, Unavailable
+from core.infra.encryption import AssociatedData, KeyRing
+from core.infra.secrets import hash_key
 from core.infra.settings import Settings
-from core.integrations.oidc import ATTEMPT_SECONDS, CLOCK_SKEW_SECONDS, LOGOUT_EVENT, SignInProvider
+from core.integrations import oidc
+from core.integrations.oidc import ATTEMPT_SECONDS, CLOCK_SKEW_SECONDS, LOGOUT_EVENT, MOST_REQUESTS, SignInProvider
+from pipelines.http_client import client
 from tests.support.cases import each_case
 from tests.support.servers import Handler, serve
+from tests.support.service import PATIENCE_SECONDS
 
 CALLBACK = "http://127.0.0.1/console/sign-in/provider/callback"
 KEY, OTHER_KEY = (RSAKey.generate_key(2048, {"kid": "one"}) for _ in range(2))
@@ -250,10 +258,54 @@ def test_what_is_no_token_is_refused(provider: Provider, tmp_path: Path) -> None
     assert len(provider.requests) == 2
 
 
+def test_many_logout_tokens_ask_for_the_keys_once_also_where_there_is_no_answer(
+    provider: Provider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, token = open_service(provider, tmp_path), provider.sign_logout()
+    with ThreadPoolExecutor(8) as pool:
+        assert len({*pool.map(own.read_sign_out, [token] * 8)}) == 1
+    assert len(provider.requests) == 2
+    provider.statuses = {"/keys": 503}
+    monkeypatch.setattr(oidc, "KEYS_SECONDS", 0)
+    with pytest.raises(Unavailable):
+        own.read_sign_out(token)
+    monkeypatch.undo()
+    for _ in range(3):
+        with pytest.raises(Unavailable):
+            own.read_sign_out(token)
+    assert len(provider.requests) == 3
+
+
+def test_a_provider_that_hangs_holds_few_threads(
+    provider: Provider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = open_service(provider, tmp_path)
+    monkeypatch.setattr(oidc, "PATIENCE_SECONDS", 0.01)
+    hanging, goes_on = Semaphore(0), Event()
+
+    def hang(*_: object) -> None:
+        hanging.release()
+        goes_on.wait(PATIENCE_SECONDS)
+        raise Unavailable("at last")
+
+    monkeypatch.setattr(client, "send_request", hang)
+    with ThreadPoolExecutor(MOST_REQUESTS) as pool:
+        begun = [pool.submit(own.begin, CALLBACK, "/console") for _ in range(MOST_REQUESTS)]
+        for _ in begun:
+            assert hanging.acquire(timeout=PATIENCE_SECONDS)
+        with pytest.raises(Unavailable, match="does not answer"):
+            own.begin(CALLBACK, "/console")
+        goes_on.set()
+
+
 def test_a_provider_may_have_an_address_to_sign_out(provider: Provider, tmp_path: Path) -> None:
-    assert open_service(provider, tmp_path).find_exit("token", CALLBACK) is None
+    assert open_service(provider, tmp_path).find_exit("", CALLBACK) is None
     provider.discovery = {"end_session_endpoint": f"{provider.url}/end?a=b"}
-    address = open_service(provider, tmp_path).find_exit("token", CALLBACK)
+    own = open_service(provider, tmp_path)
+    token = KeyRing(hash_key(SecretStr("k" * 32))).encrypt("token", AssociatedData("console", "sign-in", "ID token"))
+    address = own.find_exit(token, CALLBACK)
     known = {"id_token_hint": ["token"], "client_id": ["spindle"], "post_logout_redirect_uri": [CALLBACK]}
     assert (address or "").startswith(f"{provider.url}/end?a=b&")
     assert parse_qs(urlsplit(address or "").query) == {"a": ["b"]} | known
+    with pytest.raises(Conflict):
+        own.find_exit("token", CALLBACK)

@@ -15,7 +15,8 @@ from driver.host_folder import READY, SOCKET, HostSpec
 from orchestration.compute.driver_queue import DriverQueue
 from orchestration.compute.host import Host
 from orchestration.compute.host_keeper import PATIENCE, HostKeeper
-from orchestration.compute.protocol import DriverSource
+from orchestration.compute.local import LocalCompute
+from orchestration.compute.protocol import DriverHandle, DriverSource
 from tests.support.spares import make_spec
 
 OWN = "organization"
@@ -77,6 +78,25 @@ def test_only_one_execution_claims_a_host_and_none_gets_one_that_is_cancelled(
     (free.folder / SOCKET).unlink()
     assert not free.claim(), "it has an execution"
     assert retired.claim(), "to end it"
+
+
+def test_a_host_that_another_organization_has_used_since_it_was_found_is_not_claimed(
+    settings: Settings, keeper: HostKeeper, add_host: AddHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent, spare = add_host("silent"), add_host("spare")
+    compute = LocalCompute(settings)
+    compute.hosts = keeper
+    asked: list[Host] = []
+
+    def give(host: Host, *_: object) -> bool:
+        """Get no answer for so long that another organization's execution comes and goes."""
+        asked.append(host)
+        spare.organization_id = "another"
+        return False
+
+    monkeypatch.setattr(LocalCompute, "_give", staticmethod(give))
+    compute._take(DriverHandle(OWN, "next", 1), make_spec(settings, "next", "", organization_id=OWN), {}, 0)
+    assert asked == [silent]
 
 
 def test_an_execution_that_no_spare_will_fit_starts_a_process_at_once(

@@ -10,6 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from pipelines.fetch import FetchOptions, HttpFetcher, Page
+from pipelines.fetch.documents import detach_document
 from pipelines.fetch.fetcher import TEMPORARY_STATUSES
 from pipelines.fetch.queue import Request, RequestQueue
 from pipelines.fetch.throttle import LocalHostThrottle, Refusal
@@ -267,6 +268,13 @@ def test_a_site_that_sends_the_header_of_documents_harms_its_page_alone(text: st
     started = [request.address for request in queue.start(16)]
     assert f"{TWO}/" in started
     assert len(started) + len(queue.take_finished()) == 2
+
+
+def test_a_site_that_sends_the_header_of_values_has_a_page_of_its_own() -> None:
+    hostile = replace(page(HOME), head=b"Spindle-Values: 1\r\n", body=b"[" * 200_000)
+    found = detach_document(hostile)
+    assert found is not None
+    assert (found.body, found.head) == (hostile.body, b"")
 
 
 @pytest.mark.parametrize("forbidden", [False, True])

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import json
+from dataclasses import replace
 from datetime import UTC, datetime
+from html import escape
 from io import BytesIO
 
 import pytest
@@ -63,6 +66,15 @@ def test_other_readers_find_the_redirects_and_no_secret(archive: bytes) -> None:
         ("https://shop.test/old/0", "302"),
         ("https://shop.test/item/0", "200"),
     ]
+
+
+def test_a_secret_is_masked_as_values_and_attributes_write_it() -> None:
+    secret, stream = 'pass"word\\<&é', BytesIO()
+    texts = (secret, escape(secret), json.dumps({"value": secret}, ensure_ascii=False))
+    body = "\n".join(texts).encode()
+    PageArchive(stream, secrets=(secret,)).add(replace(make_page(1), body=body))
+    *_, page = read(stream.getvalue())[0]
+    assert page.body.decode().split("\n") == ["********", "********", '{"value": "********"}']
 
 
 def test_a_page_comes_back_as_it_was(archive: bytes) -> None:

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipelines.contract.context import RunContext
+from pipelines.engine.json_rows import InvalidRow, read_object
 from pipelines.errors import RunError
 from pipelines.stages.load import LoadJson
 from tests.support.json_types import JSON_TYPES
@@ -57,6 +58,13 @@ def test_columns_of_json_that_differ_in_case_are_an_error(run: Run, tmp_path: Pa
     (tmp_path / "a.json").write_text('{"id": 1}\n{"ID": 2}\n')
     with pytest.raises(RunError, match="differ only in case"):
         run(f"pipeline: [{{stage: load_json, args: [{tmp_path}/a.json]}}]")
+
+
+@pytest.mark.parametrize("line", ['{"a": "\\ud800"}', '{"\\udfff": 1}', '{"a": [{"b": ["\\ud83d"]}]}'])
+def test_half_a_character_is_no_row_of_json(line: str) -> None:
+    with pytest.raises(InvalidRow, match="half a character"):
+        read_object(line)
+    assert read_object('{"a": "\\ud83d\\ude00", "b": NaN}') == {"a": "😀", "b": "NaN"}
 
 
 def test_json_that_only_spark_reads_has_the_types_of_spark(run: Run, tmp_path: Path) -> None:

@@ -110,6 +110,15 @@ def test_a_failure_is_told_by_every_kind_of_target(shop: Shop, receiver: Receive
     assert SECRET not in str(stored.payload) + str(stored.tries)
 
 
+@pytest.mark.parametrize("provider", ["SLACK", "TEAMS", "DISCORD"])
+def test_a_page_that_a_reason_quotes_makes_no_link_in_a_chat(shop: Shop, receiver: Receiver, provider: str) -> None:
+    write_rule(shop, provider, {"api_key": f"{receiver.url}/200/x"})
+    fail_one(shop, "The page says [sign in](http://evil.test) and <http://evil.test|sign in>.")
+    deliver_due(shop)
+    text = str(receiver.messages[0].payload)
+    assert ("<http" if provider == "SLACK" else "](") not in text
+
+
 def test_a_template_is_filled_in_at_any_depth(shop: Shop, receiver: Receiver) -> None:
     template = {"summary": "${title}", "links": [{"href": "${link}"}], "severity": 3, "cost": "$5"}
     write_rule(shop, "WEBHOOK", {"endpoint": f"{receiver.url}/200/x"}, template=template)
