@@ -34,6 +34,7 @@ MEMORY_LIMITS = (
     "CLUSTER_OUT_OF_MEMORY",
 )
 OVERFLOW = re.compile(r"\boverflow\b|out of range", re.IGNORECASE)  # of a value; Trino names it an internal error
+NO_WORKERS = "NO_NODES_AVAILABLE"  # of a Trino that begins: its kind is an internal error
 CANCELS = ("USER_CANCELED", "ADMINISTRATIVELY_CANCELED")
 DOWN = "Trino does not answer. Try again in a moment."
 
@@ -179,6 +180,6 @@ def translate_error(error: TrinoQueryError, seconds: float) -> SpindleError:
         return BadInput("Division by zero.", code="DIVISION_BY_ZERO")
     if name == "GENERIC_INTERNAL_ERROR" and OVERFLOW.search(message):
         return BadInput(f"{message}.", code="NUMERIC_VALUE_OUT_OF_RANGE")
-    if kind == "INSUFFICIENT_RESOURCES":
+    if kind == "INSUFFICIENT_RESOURCES" or name == NO_WORKERS:
         return Unavailable("Trino has no room for the query; try again in a moment.", code="queries-busy")
     return Unavailable("Trino could not read the table.", code=name)

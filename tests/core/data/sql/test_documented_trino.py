@@ -21,7 +21,8 @@ from core.data.sql.embedded.pool import Pool
 from core.data.sql.service import Query
 from core.data.sql.trino.access import name_user
 from core.data.sql.trino.client import TrinoClient
-from core.errors import SpindleError
+from core.errors import SpindleError, Unavailable
+from core.infra.settings import Settings
 from tests.support.s3 import Bucket, get_bucket
 from tests.support.service import CLONE, free_port, wait_until
 from tests.support.warehouse import PRODUCT_COLUMNS, PRODUCTS, Warehouse, make_warehouse
@@ -138,10 +139,22 @@ def trino(bucket: Bucket, postgres: str, tmp_path_factory: pytest.TempPathFactor
             lambda: process.poll() is not None or "SERVER STARTED" in (folder / "log").read_text(), START_SECONDS
         )
         assert process.poll() is None, (folder / "log").read_text()[-3000:]
-        yield {"trino": f"http://127.0.0.1:{port}", "trino_rules": str(folder / "etc/rules.json")}
+        address = f"http://127.0.0.1:{port}"
+        client = TrinoClient(Settings(data=folder, trino=address).trino)
+        wait_until(lambda: has_workers(client), START_SECONDS)
+        yield {"trino": address, "trino_rules": str(folder / "etc/rules.json")}
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+
+def has_workers(client: TrinoClient) -> bool:
+    """Return whether Trino uses its workers: it begins so some moments after it says that it has started."""
+    try:
+        client.fetch("SELECT n, count(*) FROM UNNEST(sequence(1, 9)) AS t(n) GROUP BY n")
+    except Unavailable:
+        return False
+    return True
 
 
 @pytest.fixture(params=["bucket", "folder"])
