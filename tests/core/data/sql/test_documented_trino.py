@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import psycopg
@@ -22,7 +23,6 @@ from core.data.sql.service import Query
 from core.data.sql.trino.access import name_user
 from core.data.sql.trino.client import TrinoClient
 from core.errors import SpindleError, Unavailable
-from core.infra.settings import Settings
 from tests.support.s3 import Bucket, get_bucket
 from tests.support.service import CLONE, free_port, wait_until
 from tests.support.warehouse import PRODUCT_COLUMNS, PRODUCTS, Warehouse, make_warehouse
@@ -139,22 +139,10 @@ def trino(bucket: Bucket, postgres: str, tmp_path_factory: pytest.TempPathFactor
             lambda: process.poll() is not None or "SERVER STARTED" in (folder / "log").read_text(), START_SECONDS
         )
         assert process.poll() is None, (folder / "log").read_text()[-3000:]
-        address = f"http://127.0.0.1:{port}"
-        client = TrinoClient(Settings(data=folder, trino=address).trino)
-        wait_until(lambda: has_workers(client), START_SECONDS)
-        yield {"trino": address, "trino_rules": str(folder / "etc/rules.json")}
+        yield {"trino": f"http://127.0.0.1:{port}", "trino_rules": str(folder / "etc/rules.json")}
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-
-
-def has_workers(client: TrinoClient) -> bool:
-    """Return whether Trino uses its workers: it begins so some moments after it says that it has started."""
-    try:
-        client.fetch("SELECT n, count(*) FROM UNNEST(sequence(1, 9)) AS t(n) GROUP BY n")
-    except Unavailable:
-        return False
-    return True
 
 
 @pytest.fixture(params=["bucket", "folder"])
@@ -171,10 +159,20 @@ def warehouse(
     yield from make_warehouse(tmp_path, pool, "trino", bucket if request.param == "bucket" else None)
 
 
+def has_workers(warehouse: Warehouse, sql: str) -> bool:
+    """Return whether Trino uses workers for a catalog: it begins so some moments after it says that it has started."""
+    try:
+        warehouse.rows(sql)
+    except Unavailable:
+        return False
+    return True
+
+
 def test_tables_of_each_format_are_read_by_their_organization_alone(warehouse: Warehouse) -> None:
     for format_ in FORMATS:
         warehouse.publish("acme", "shop", f"goods_{format_}", PRODUCTS, PRODUCT_COLUMNS, format_)
         sql = f"SELECT id, name, price FROM shop.goods_{format_} ORDER BY id"
+        wait_until(partial(has_workers, warehouse, sql), START_SECONDS)
         assert warehouse.rows(sql) == PRODUCTS.to_pylist(), format_
         with pytest.raises(SpindleError) as error:
             warehouse.queries.run(warehouse.caller("rival"), Query(sql))
