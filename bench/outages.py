@@ -112,7 +112,7 @@ def execute(
 def disturb(
     faults: Sequence[Callable[[], str]], ended: threading.Event, chance: Random, tell: Callable[[str], None]
 ) -> int:
-    """Cause one fault after the other, each told; return how many there were before the executions ended."""
+    """Cause and print one fault after the other; return how many there were before the executions ended."""
     for number, fault in enumerate(faults):
         if ended.wait(chance.uniform(*QUIET_SECONDS)):
             return number

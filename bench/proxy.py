@@ -1,6 +1,6 @@
 """The Dagster UI through the console and at its own port, in turns: `python -m bench.proxy [ROUNDS [JOBS [RUNS]]]`.
 
-Chromium opens three pages once, and what it asked for is asked again, of both: GraphQL of each page, all files, and
+Chromium opens three pages once, and its requests are repeated at both: GraphQL of each page, all files, and
 subscriptions of a WebSocket that is open.
 """
 
@@ -35,14 +35,14 @@ pipeline:
   - {stage: extract, args: [{selector: h1, method: text, as: title}]}
 """
 CONNECTIONS = 6
-QUIET_MS = 3000  # after which a page has asked all that it asks first
+QUIET_MS = 3000  # without a request, after which a page has loaded
 SUBSCRIPTION = """\
 subscription Logs($runId: ID!) { pipelineRunLogs(runId: $runId, cursor: null) { __typename } }"""
 
 
 @dataclass(slots=True)
-class Asked:
-    """What Chromium asked of Dagster's own port."""
+class RecordedRequests:
+    """The requests of Chromium at Dagster's own port."""
 
     queries: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     files: list[str] = field(default_factory=list[str])
@@ -75,8 +75,8 @@ def store_runs(service: Service) -> str:
         return runs[0].run_id
 
 
-def record_pages(url: str) -> Asked:
-    asked = Asked()
+def record_pages(url: str) -> RecordedRequests:
+    asked = RecordedRequests()
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=BrowserOptions().find_executable())
         for name, path in PAGES.items():
@@ -102,7 +102,7 @@ def record_pages(url: str) -> Asked:
     return asked
 
 
-def compare(service: Service, asked: Asked, run: str) -> None:
+def compare(service: Service, asked: RecordedRequests, run: str) -> None:
     own = service.client.base_url.copy_with(path="/")
     origin = str(own).rstrip("/")
     cookie = sign_in(httpx.Client(base_url=own, timeout=60), service.client.headers["X-API-Key"])

@@ -122,7 +122,7 @@ def _print_rows(trial: Trial, max_rows: int) -> int:
 
 
 def choose_columns(trial: Trial) -> tuple[Sequence[str] | None, Sequence[str]]:
-    """Return the columns of the rows (None if each row shows its own), and the engine columns after them."""
+    """Return the columns of the rows (None if rows show their own), and the engine columns after them."""
     columns = tuple(name for name in trial.columns if name not in ENGINE_COLUMNS)
     ends_with_page = bool(trial.steps) and trial.steps[-1].stage is not None and trial.steps[-1].stage.gives_page
     engine_columns = tuple(dict.fromkeys((*(_PAGE_COLUMNS if ends_with_page else ()), *trial.kept_columns)))

@@ -82,7 +82,7 @@ class SignInProvider:
         self._places = BoundedSemaphore(MOST_REQUESTS)
 
     def begin(self, redirect_uri: str, target: str) -> tuple[str, str]:
-        """Return the provider's address for a person who signs in, and what the browser is to keep (`complete`)."""
+        """Return the provider's address for a person's sign-in, and the text that the browser keeps for `complete`."""
         texts = [secrets.token_urlsafe(32) for _ in range(3)]
         attempt = SignInAttempt(target, redirect_uri, *texts, began_at=time.time())
         digest = hashlib.sha256(attempt.verifier.encode()).digest()
@@ -126,7 +126,7 @@ class SignInProvider:
         return attempt, {**more, **claims}, sealed
 
     def find_exit(self, id_token: str, back: str) -> str | None:
-        """Return the provider's address that ends the session there and leads to `back`; None where it has none.
+        """Return the provider's address that ends the session there and leads to `back`, if it has one.
 
         `id_token` is encrypted. Raises Conflict where it cannot be decrypted: the service has another key since.
         """

@@ -30,7 +30,7 @@ COUNTS = (
 
 
 class ReportedMetrics(TypeDecorator[dict[str, Any]]):
-    """What reports tell of an execution, by name. A cleanup leaves `counts`, a list in the order of COUNTS."""
+    """The figures that an execution has reported, by name. A cleanup leaves `counts`, a list in the order of COUNTS."""
 
     impl = JSON
     cache_ok = True

@@ -31,7 +31,7 @@ class ApiKey(Owned):
 
 
 class Person(Owned):
-    """Someone who has signed in by a provider. The record of one who was removed stays, so that nobody comes back."""
+    """Someone who has signed in by a provider. The record of a removed person stays, and bars the way back."""
 
     __tablename__ = "people"
     __table_args__ = (UniqueConstraint("issuer", "subject"),)

@@ -29,7 +29,7 @@ _NAMES = [*HISTORY_TYPES]
 
 
 def read_states(transition: Transition) -> pa.Table | None:
-    """Return the states of the history that the run goes on with, None where it begins one; raise NeedsSpark."""
+    """Return the states of the history that the run continues, None for a new one; raise NeedsSpark."""
     target = transition.target
     if not transition.continues:
         return None

@@ -56,10 +56,9 @@ class CheckOutline:
 class PlanOutline:
     """The steps, inputs, outputs and parameters of a pipeline that its text shows. Paths may contain `${NAME}`.
 
-    `tables` are the datasets that stages read by name, `packages` those of its row functions. `parameters` are names,
-    each with the default of the text, or None where it has none, or several. `kinds` are what usually runs it, `local`
-    or `spark`, and the format of its output. `lineage` has the output's columns, and `sources` all that
-    its stages read.
+    `tables` are the datasets that stages read by name, `packages` those of its row functions. `parameters` has
+    names with their defaults in the text, None without one default. `kinds` are the usual runner, `local` or `spark`,
+    and the format of the output. `lineage` has the output's columns, and `sources` all inputs of its stages.
 
     `fault` is a sentence about a pipeline that cannot be planned (any more); such an outline has no steps.
     """

@@ -66,7 +66,7 @@ def get_newest_execution(session: Session, caller: Identity, project_id: str, jo
 
 
 def find_job_of_agent(session: Session, caller: Identity, agent_id: str) -> Job | None:
-    """Return the oldest job that runs an agent; None where none does."""
+    """Return the oldest job that runs an agent; None without one."""
     return _open_repository(session, caller).find_of_agent(agent_id)
 
 
