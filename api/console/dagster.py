@@ -63,7 +63,7 @@ class Scripts(StaticFiles):
         return response
 
 
-class _HandedOn(StreamingResponse):
+class _RelayedResponse(StreamingResponse):
     """An answer of Dagster as it arrives. Its connection serves others afterwards, and ends when nobody reads on."""
 
     def __init__(self, answer: httpx.Response) -> None:
@@ -263,7 +263,7 @@ async def _forward(request: Request, body: bytes) -> Response:
         given = answer.headers.multi_items()
         kept = [(name.encode(), value.encode()) for name, value in given if name not in ANSWER_HEADERS]
         if not answer.headers.get("content-type", "").startswith("text/html"):
-            response: Response = _HandedOn(answer)
+            response: Response = _RelayedResponse(answer)
             response.raw_headers = kept
             return response
         page = add_prefix((await answer.aread()).decode(), PREFIX).encode()

@@ -66,7 +66,7 @@ def complete_sign_in(
     return response
 
 
-def leave(request: Request, services: Services, provider: SignInProvider, id_token: str) -> Response:
+def render_sign_out(request: Request, services: Services, provider: SignInProvider, id_token: str) -> Response:
     """Lead the browser, whose session here has ended, to the provider's sign-out, if it has one.
 
     A page does so: browsers that got it for a form follow no redirect to another site (`form-action` of the CSP).

@@ -94,7 +94,7 @@ def sign_out(request: Request, services: ServicesOf) -> Response:
     id_token = close_session(request, services)
     response: Response = RedirectResponse(HOME, HTTPStatus.SEE_OTHER)
     if id_token is not None and services.provider is not None:
-        response = provider.leave(request, services, services.provider, id_token)
+        response = provider.render_sign_out(request, services, services.provider, id_token)
     response.delete_cookie(SESSION_COOKIE)
     return response
 

@@ -89,7 +89,7 @@ class Host:
             self._is_claimed = True
             return True
 
-    def give(self, request: HostRequest, log: int, lock: int) -> bool:
+    def send_execution(self, request: HostRequest, log: int, lock: int) -> bool:
         """Give an execution to the claimed host; return False when that does not answer, and is to be killed."""
         self.organization_id = request.spec.organization_id
         self.is_shared = request.spec.reuses_driver and self.spec.executions > 1

@@ -122,7 +122,7 @@ class LocalCompute:
         with self._open_files(handle) as (lock, log):
             scratch.symlink_to(host.name)
             os.pwrite(lock, f"{host.process.pid}\n".encode(), 0)  # first: from now on the cancel ends the driver
-            if host.give(request, log, lock):
+            if host.send_execution(request, log, lock):
                 return True
             logger.warning("a driver does not answer", host=host.name)
             os.ftruncate(lock, 0)

@@ -19,7 +19,7 @@ Node = tuple[str, str, int]  # the name, the type and the number of fields of a 
 
 
 @dataclass(frozen=True, slots=True)
-class _Described:
+class _Description:
     """The places of files in groups, of which none has a column with different types, and the names of all columns."""
 
     groups: list[list[int]]
@@ -30,7 +30,7 @@ class FileTypes:
     """Remembers the names and types in the files of a version: files never change."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[tuple[str, ...], _Described] = OrderedDict()
+        self._known: OrderedDict[tuple[str, ...], _Description] = OrderedDict()
 
     def define(self, connection: duckdb.DuckDBPyConnection, view: View) -> str:
         """Return the query of a view, which has the view's columns even where the files have others."""
@@ -42,7 +42,7 @@ class FileTypes:
         groups = [[files[place] for place in places] for places in found.groups]
         return replace(view, complete=view.complete or differs).define(groups)
 
-    def _describe(self, connection: duckdb.DuckDBPyConnection, files: Sequence[str]) -> _Described:
+    def _describe(self, connection: duckdb.DuckDBPyConnection, files: Sequence[str]) -> _Description:
         paths = tuple(file.partition("?")[0] for file in files)  # without the signature of a web address
         if paths not in self._known:
             self._known[paths] = _describe(connection, files)
@@ -52,7 +52,7 @@ class FileTypes:
         return self._known[paths]
 
 
-def _describe(connection: duckdb.DuckDBPyConnection, files: Sequence[str]) -> _Described:
+def _describe(connection: duckdb.DuckDBPyConnection, files: Sequence[str]) -> _Description:
     """Return the places of the files by the types of those columns that have several, and the names of all."""
     paths = ", ".join(map(quote_literal, files))
     node = "struct_pack(name := lower(name), type := coalesce(duckdb_type, converted_type, ''), "
@@ -76,7 +76,7 @@ def _describe(connection: duckdb.DuckDBPyConnection, files: Sequence[str]) -> _D
     groups: dict[tuple[tuple[Node, ...] | None, ...], list[int]] = {}
     for numbers, columns in schemas:
         groups.setdefault(tuple(columns.get(name) for name in mixed), []).extend(numbers)
-    return _Described(sorted(sorted(group) for group in groups.values()), frozenset(types))
+    return _Description(sorted(sorted(group) for group in groups.values()), frozenset(types))
 
 
 def _split(nodes: Sequence[Node]) -> Iterator[tuple[str, tuple[Node, ...]]]:
