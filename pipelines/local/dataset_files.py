@@ -50,7 +50,9 @@ def read_rows(name: str, paths: Sequence[str], format_: str) -> tuple[pa.Table, 
     """Return all rows of a dataset, with their position in `_ordinal`; raise as `read_dataset` does."""
     rows = read_dataset(name, paths, format_, lambda columns: columns)
     own = {column.casefold() for column in rows.column_names}
-    if len(own) < rows.num_columns or not own or own & RESERVED:
+    if not own:
+        raise NeedsSpark(f"only Spark reads '{name}': it has no columns")
+    if len(own) < rows.num_columns or own & RESERVED:
         raise NeedsSpark(f"only Spark reads '{name}': its columns have repeated or reserved names")
     if len(paths) > 1 and not all(map(_PLAIN.fullmatch, paths)):
         raise NeedsSpark(f"only Spark knows the order of the files at '{name}'")

@@ -33,7 +33,11 @@ def infer_json_columns(
     decoder = msgspec.msgpack.Decoder(Values)
     lines = spark.read.options(**options).text(list(paths), wholetext=is_whole).select("value")
     values = Values()
-    for (part,) in lines.mapInArrow(partial(_show_values, is_whole), "shown binary").collect():
+    shown = lines.mapInArrow(partial(_show_values, is_whole), "shown binary, has_trailing_text boolean").collect()
+    if any(has_trailing_text for _, has_trailing_text in shown):
+        place = "one list" if is_whole else "a line of its own"
+        raise RunError(f"'{', '.join(paths)}' has text after an object of JSON; put each object in {place}")
+    for part, _ in shown:
         if not part:
             return None
         values.merge(decoder.decode(part))
@@ -50,17 +54,18 @@ def _show_values(is_whole: bool, batches: Iterable[pa.RecordBatch]) -> Iterator[
     """Return what the rows of one partition have in common, in a Python worker; nothing where one is no object."""
     import pyarrow as pa
 
-    from pipelines.engine.json_rows import InvalidRow, Values, read_object
+    from pipelines.engine.json_rows import InvalidRow, TrailingText, Values, read_object
 
-    values = Values()
+    values, has_trailing_text = Values(), False
     try:
         for batch in batches:
             texts = (text for text in batch.column(0).to_pylist() if text.strip())
             values.add([*_read_files(texts)] if is_whole else [*map(read_object, texts)])
         shown = msgspec.msgpack.encode(values)
-    except InvalidRow:
-        shown = b""
-    yield pa.record_batch([pa.array([shown], pa.binary())], names=["shown"])
+    except InvalidRow as error:
+        shown, has_trailing_text = b"", isinstance(error, TrailingText)
+    columns = [pa.array([shown], pa.binary()), pa.array([has_trailing_text])]
+    yield pa.record_batch(columns, names=["shown", "has_trailing_text"])
 
 
 def _read_files(texts: Iterable[str]) -> Iterator[dict[str, Any]]:

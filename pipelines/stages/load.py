@@ -33,6 +33,7 @@ _OTHER_SYNTAX = {
     *("quote", "escape", "char_to_escape_quote_escaping", "comment", "encoding", "line_sep"),
     *("column_name_of_corrupt_record", "ignore_leading_white_space"),
 }
+_CORRUPT = "_corrupt_record"  # the column that Spark infers for text that it cannot parse
 ReadMode = Annotated[str, validate_choice("mode", ("PERMISSIVE", "DROPMALFORMED", "FAILFAST"))]
 # all that pipelines/engine/text_types.py takes for one; by itself, Spark makes a null of a time without seconds
 _LOCAL_TIME = "yyyy-MM-dd['T'][ ]HH:mm[:ss][.SSSSSSSSS]"
@@ -239,7 +240,8 @@ class LoadJson(FileSource):
     """Replace the rows by those of JSON files: one object per line, or with multiLine one array or object per file.
 
     Columns have the [types of uploads](datasets.md#types); with options about types, and in files that are not strictly
-    JSON, those that Spark infers. Columns whose names differ only in case are an error.
+    JSON, those that Spark infers. Columns whose names differ only in case are an error. So is text that is no JSON;
+    `mode` PERMISSIVE reads it into a column `_corrupt_record`, DROPMALFORMED leaves it out.
     """
 
     example = """
@@ -270,14 +272,22 @@ pipeline:
         from pipelines.stages.json_files import infer_json_columns
 
         if files.partition_by or self.model_fields_set - {"path", "multi_line", "credential", "mode", *_FILE_CHOICE}:
-            return super().read(spark, files, context)  # other options are about Spark's own rules
+            return self._read_by_rules_of_spark(spark, files, context)
         options = self.model_dump(by_alias=True, include=_FILE_CHOICE, exclude_none=True)
         found = infer_json_columns(spark, files.paths, options, self.multi_line)
         if found is None:
-            return super().read(spark, files, context)
+            return self._read_by_rules_of_spark(spark, files, context)
         times = {"timestampFormat": f"{_LOCAL_TIME}[XXX][XX][X]", "timestampNTZFormat": _LOCAL_TIME}
         read = spark.read.options(**self.build_options(), **times).format(self.format).schema(found)
         return _add_ordinal(read.load(list(files.paths)))
+
+    def _read_by_rules_of_spark(self, spark: SparkSession, files: Files, context: RunContext) -> DataFrame:
+        """Return the rows that Spark reads; raise RunError for text that is no JSON, unless an option is about it."""
+        rows = super().read(spark, files, context)
+        if _CORRUPT in rows.columns and not self.model_fields_set & {"mode", "column_name_of_corrupt_record"}:
+            modes = f"to read it nevertheless, in a column {_CORRUPT}, set mode: PERMISSIVE, or DROPMALFORMED"
+            raise RunError(f"'{self.path}' has text that is no JSON object; {modes} to leave it out")
+        return rows
 
     def needs_spark(self, before: Columns) -> bool:
         return bool(self.model_fields_set - {"path"}) or split_address(self.path) is not None

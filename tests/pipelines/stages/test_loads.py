@@ -54,6 +54,32 @@ def load_json(spark: SparkSession, path: Path) -> tuple[str, list[Any]]:
     return type_, pa.Table.from_batches(rows.toArrow().to_batches())["a"].to_pylist()
 
 
+@pytest.mark.parametrize(
+    ("text", "options", "place"),
+    [
+        ('{"a": 1}{"a": 2}\n', "", "a line of its own"),
+        ('{"a": 1} and more\n', ", mode: PERMISSIVE", "a line of its own"),
+        ('{"a": 1}\n{"a": 2}\n', ", multiLine: true", "one list"),
+    ],
+)
+def test_text_after_an_object_of_json_is_not_lost(
+    run: Run, tmp_path: Path, text: str, options: str, place: str
+) -> None:
+    (tmp_path / "rows.json").write_text(text)
+    with pytest.raises(RunError, match=rf"rows\.json' has text after an object of JSON; put each object in {place}"):
+        run(f"pipeline: [{{stage: load_json, args: [{{path: {tmp_path}/rows.json{options}}}]}}]")
+
+
+def test_text_that_is_no_json_is_an_error_unless_a_mode_says_its_place(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "rows.json").write_text('{"a": 1}\n{"a":\n')
+    stage = f"pipeline: [{{stage: load_json, args: [{{path: {tmp_path}/rows.json%s}}]}}]"
+    with pytest.raises(RunError, match=r"rows\.json' has text that is no JSON object; .* mode: PERMISSIVE"):
+        run(stage % "")
+    assert run(stage % ", mode: DROPMALFORMED") == [{"a": 1}]
+    kept = [{"_corrupt_record": None, "a": 1}, {"_corrupt_record": '{"a":', "a": None}]
+    assert run(stage % ", mode: PERMISSIVE") == kept
+
+
 def test_columns_of_json_that_differ_in_case_are_an_error(run: Run, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"id": 1}\n{"ID": 2}\n')
     with pytest.raises(RunError, match="differ only in case"):
