@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+import sys
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
@@ -22,6 +23,7 @@ from pipelines.tables.protocol import (
 )
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties
 
 _PLAIN_WRITER = 2  # later versions of the protocol have features that a table may use
@@ -68,7 +70,7 @@ class StoredDeltaTable:
 
         with _explain_failures():
             table = open_delta_table(self._location, self._access)
-            if str(table.version()) != snapshot or not keeps_paths(table):
+            if str(table.version()) != snapshot or not keeps_paths(table) or not keeps_bounds(table):
                 return None
             signed, log = sign_delta_commit(author)
             try:
@@ -152,6 +154,28 @@ def keeps_paths(table: DeltaTable) -> bool:
     `city=K%C3%B6ln`.
     """
     return all(path == quote(unquote(path), safe=_UNQUOTED) for path in list_paths(table))
+
+
+def keeps_bounds(table: DeltaTable) -> bool:
+    """Return whether values are within the bounds that deltalake writes to its log.
+
+    It has those of decimals as floating point numbers. Beyond 15 digits a value may be outside of them, and readers
+    then leave the file out.
+    """
+    import pyarrow as pa
+
+    schema = pa.schema(table.schema())
+    return all(digits <= sys.float_info.dig for field in schema for digits in _list_digits(field.type))
+
+
+def _list_digits(type_: pa.DataType) -> Iterator[int]:
+    """Yield the digits of each decimal in a type."""
+    import pyarrow as pa
+
+    if pa.types.is_decimal(type_):
+        yield type_.precision
+    for place in range(type_.num_fields):
+        yield from _list_digits(type_.field(place).type)
 
 
 def list_paths(table: DeltaTable) -> Iterable[str]:
