@@ -10,10 +10,10 @@ from pydantic import Field, field_validator
 from pipelines.errors import NeedsSpark, RunError
 from pipelines.language.arguments import Arguments
 from pipelines.language.columns import ENGINE_COLUMNS, JSON, UNKNOWN, Columns, add_engine_columns, quote_column
-from pipelines.language.expressions import Expression, check_expression, check_resolved, find_expression_columns
 from pipelines.language.parameters import has_reference, parse_column_reference
-from pipelines.language.predicates import build_condition
 from pipelines.planning.stage import Capabilities, Reset, TableStage, register_stage
+from pipelines.sql.expressions import Expression, check_expression, check_resolved, find_expression_columns
+from pipelines.sql.predicates import build_condition
 from pipelines.stages.dataframes import materialize, number_rows
 
 if TYPE_CHECKING:
