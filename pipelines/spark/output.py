@@ -48,8 +48,8 @@ from pipelines.language.formats import TABLE_FORMATS, Mode, describe_unnamable_c
 from pipelines.planning.model import Output
 from pipelines.planning.plan import Plan, Step
 from pipelines.planning.stage import STAGES, Export, Sink
+from pipelines.spark.dataframes import write_files
 from pipelines.spark.tasks import iter_batches
-from pipelines.stages.dataframes import write_files
 from pipelines.tables.commits import Write, list_covered, select_fitted, write_version
 from pipelines.tables.spark_tables import open_table
 from pipelines.tables.stored import measure_partitions

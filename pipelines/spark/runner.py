@@ -19,6 +19,7 @@ from pipelines.language.json_values import PREVIEW_LENGTH
 from pipelines.planning.check import REJECTED_COLUMNS
 from pipelines.planning.stage import TableStage
 from pipelines.spark.checkpoints import Checkpoints
+from pipelines.spark.dataframes import first_rows, to_records
 from pipelines.spark.engine import SparkEngine
 from pipelines.spark.failures import locate_spark_errors
 from pipelines.spark.history import write_history
@@ -27,7 +28,6 @@ from pipelines.spark.observations import wait_for_listeners
 from pipelines.spark.output import read_parquet, write_output, write_parquet
 from pipelines.spark.result_checks import Split, run_checks, split_rejected, tag_rejected
 from pipelines.spark.session import configure_buckets, configure_small_jobs
-from pipelines.stages.dataframes import first_rows, to_records
 
 _PART_BYTES = 32 * 1024 * 1024
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pipelines.planning.stage import Sink, register_stage
-from pipelines.stages.dataframes import write_files
+from pipelines.spark.dataframes import write_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

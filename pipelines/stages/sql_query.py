@@ -15,6 +15,7 @@ from pipelines.language.columns import ENGINE_COLUMNS, UNKNOWN, Columns, list_ow
 from pipelines.language.origins import OTHERS, Origin, SourceColumn
 from pipelines.language.parameters import has_reference
 from pipelines.planning.stage import Capabilities, TableStage, register_stage
+from pipelines.spark.dataframes import materialize, number_rows
 from pipelines.sql.expressions import (
     ROWS,
     SqlDialect,
@@ -35,7 +36,6 @@ from pipelines.sql.expressions import (
     selects_ordinal,
 )
 from pipelines.sql.query_lineage import trace_query
-from pipelines.stages.dataframes import materialize, number_rows
 from pipelines.stages.load import read_table
 from pipelines.stages.tables import PLACE
 

@@ -12,9 +12,9 @@ from pipelines.language.arguments import Arguments
 from pipelines.language.columns import ENGINE_COLUMNS, JSON, UNKNOWN, Columns, add_engine_columns, quote_column
 from pipelines.language.parameters import has_reference, parse_column_reference
 from pipelines.planning.stage import Capabilities, Reset, TableStage, register_stage
+from pipelines.spark.dataframes import materialize, number_rows
 from pipelines.sql.expressions import Expression, check_expression, check_resolved, find_expression_columns
 from pipelines.sql.predicates import build_condition
-from pipelines.stages.dataframes import materialize, number_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
