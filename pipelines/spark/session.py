@@ -24,7 +24,7 @@ from pipelines.spark.java_process import DEFAULT_HEAP, register_java
 from pipelines.sql.expressions import REFUSED
 from pipelines.tables.delta_functions import keep_delta_functions, list_registries
 
-# an archive of Spark's classes, which pipelines.app_cds writes; its warnings would go to standard output
+# an archive of Spark's classes, which driver.app_cds writes; its warnings would go to standard output
 APP_CDS_ARCHIVE = Path(sys.prefix) / "share/spindle/spark-classes.jsa"
 APP_CDS_LOGGING = "-Xlog:cds*=off"
 LOGGING = Path(__file__).with_name("log4j2.properties")
