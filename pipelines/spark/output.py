@@ -19,10 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from pipelines.contract.context import RunContext, escape_pattern
-from pipelines.contract.report import MergedVersion, SavedRows, WrittenFiles
-from pipelines.contract.request import OUTPUT, Files, Target
-from pipelines.engine.appending import (
+from pipelines.columns.appending import (
     FittedColumn,
     check_merged,
     describe_equal_keys,
@@ -30,8 +27,11 @@ from pipelines.engine.appending import (
     rewrites_files,
     widen_columns,
 )
+from pipelines.columns.types import parse_type
+from pipelines.contract.context import RunContext, escape_pattern
+from pipelines.contract.report import MergedVersion, SavedRows, WrittenFiles
+from pipelines.contract.request import OUTPUT, Files, Target
 from pipelines.engine.local_files import find_header, move_rows, names_file
-from pipelines.engine.types import parse_type
 from pipelines.errors import RunError
 from pipelines.filesystem import (
     StoredFile,

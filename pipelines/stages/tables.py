@@ -97,7 +97,7 @@ pipeline:
         return rows.withColumn(PLACE, place).where(F.col(PLACE) == 1).drop(PLACE)
 
     def apply_locally(self, rows: pa.Table, context: RunContext) -> pa.Table:
-        from pipelines.engine.types import get_columns
+        from pipelines.columns.types import get_columns
         from pipelines.local.tables import drop_repeated_rows
 
         keys = self.list_references() or tuple(name for name in rows.column_names if name not in ENGINE_COLUMNS)
@@ -174,7 +174,7 @@ pipeline:
         return number_rows(materialize(rows).orderBy(*keys, "_ordinal"))
 
     def apply_locally(self, rows: pa.Table, context: RunContext) -> pa.Table:
-        from pipelines.engine.types import get_columns
+        from pipelines.columns.types import get_columns
         from pipelines.local.tables import sort_by_columns
 
         if self.needs_spark(get_columns(rows.schema)):
@@ -209,7 +209,7 @@ pipeline:
         return rows.where(check_resolved(check_expression, self.expression))
 
     def apply_locally(self, rows: pa.Table, context: RunContext) -> pa.Table:
-        from pipelines.engine.types import get_columns
+        from pipelines.columns.types import get_columns
 
         condition = build_condition(check_resolved(check_expression, self.expression), get_columns(rows.schema))
         if condition is None:

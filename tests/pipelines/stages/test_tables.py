@@ -14,8 +14,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
+from pipelines.columns.types import get_columns as pass_columns
 from pipelines.contract.context import RunContext
-from pipelines.engine.types import get_columns as pass_columns
 from pipelines.errors import ArgumentError, PipelineError, RunError
 from pipelines.language.arguments import bind_list
 from pipelines.language.nodes import to_node
