@@ -36,6 +36,7 @@ from pipelines.contract.request import (
     GIVEN_ROWS,
     OUTPUT,
     CheckpointFolders,
+    KnownPagesPlace,
     PageCacheSpec,
     RunRequest,
     Target,
@@ -48,7 +49,6 @@ from pipelines.errors import NeedsSpark, PipelineError, RunError
 from pipelines.fetch import CrawlOptions
 from pipelines.fetch.fetcher import build_user_agent
 from pipelines.fetch.files import FileFolder
-from pipelines.incremental.places import KnownPagesPlace
 from pipelines.language.engines import EngineName
 from pipelines.language.formats import Mode
 from pipelines.local.engine_choice import choose_engine, find_engine_conflict, find_java_need

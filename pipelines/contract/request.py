@@ -86,6 +86,18 @@ def get_input_name(key: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class KnownPagesPlace:
+    """Folders of a job's known pages: the current one, if any, and the one that this execution writes.
+
+    The digests of addresses are keyed by the `job`, so that those of different jobs cannot be compared.
+    """
+
+    job: str
+    folder: str
+    earlier: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CheckpointFolders:
     """Folders for the rows of cache and store stages: the run's own, and those of earlier attempts, the newest first.
 
