@@ -284,7 +284,7 @@ class Trial:
         self.steps = tuple(_iter_steps(plan))
         self.next_step: Step | None = next((step for step in plan.steps[len(self.steps) : -1]), None)
         self._pages = pages or TrialPages()
-        login = None if self._pages.are_complete else find_login(plan.options, os.environ)
+        login = None if self._pages.are_complete else find_login(plan.options.login, os.environ)
         if login:
             options = login.add_to(options)
             self._pages.session.save(login.cookies)

@@ -79,7 +79,7 @@ class Run:
         self.since = int(time.time() * 1000)
         self.preview_rows = preview_rows
         self._environment = os.environ if environment is None else environment
-        fetch, login = self.context.fetch, find_login(plan.options, self._environment)
+        fetch, login = self.context.fetch, find_login(plan.options.login, self._environment)
         if login:
             cache = replace(self.context.cache, secrets=(*self.context.cache.secrets, *login.secrets))
             fetch, self.context = login.add_to(fetch), replace(self.context, cache=cache)
