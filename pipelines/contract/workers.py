@@ -10,8 +10,8 @@ from pipelines.errors import RunError
 
 if TYPE_CHECKING:
     from pipelines.answers import ServiceClient
+    from pipelines.contract.questions import QuestionReader
     from pipelines.extract.rows import PageTally, Row
-    from pipelines.inference import PageReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Tools:
     Only a pass with stages that ask services has a `client`.
     """
 
-    reader: PageReader
+    reader: QuestionReader
     tally: PageTally
     client: ServiceClient | None = None
 

@@ -8,10 +8,10 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
+from pipelines.contract.questions import Found
 from pipelines.extract.document import Element
 from pipelines.inference.expectations import Expectation, SeenValues
 from pipelines.inference.field_counts import FieldCounts, Measure, MeasureCounts, Share, hash_value
-from pipelines.inference.reading import Found
 from pipelines.inference.records import ProvenField, ProvenSelectors
 from pipelines.inference.significance import is_all, is_more
 from pipelines.inference.values import get_value_type

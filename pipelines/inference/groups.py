@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pipelines.contract.questions import Found, Question
 from pipelines.coordination.messages import Learned, Member, Sample
 from pipelines.inference.items import PageItems
 from pipelines.inference.proving import MAX_CALLS
-from pipelines.inference.questions import Question
-from pipelines.inference.reading import Found
 from pipelines.inference.records import ProvenSelectors
 from pipelines.models import Budget
 

@@ -8,12 +8,13 @@ from typing import cast
 
 from selectolax.lexbor import LexborNode
 
+from pipelines.contract.questions import Found
 from pipelines.extract.document import Element, HtmlElement
 from pipelines.extract.images import find_source
 from pipelines.extract.jsonpath import format_json
 from pipelines.extract.linked_data import LinkedData
 from pipelines.inference.page_state import find_state_object
-from pipelines.inference.reading import Found, get_path
+from pipelines.inference.reading import get_path
 
 _MAX_VALUE = 4000  # characters
 _MAX_LABEL = 40

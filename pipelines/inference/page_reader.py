@@ -9,14 +9,14 @@ from urllib.parse import urlsplit
 
 from selectolax.lexbor import LexborNode
 
+from pipelines.contract.questions import ITEMS, Found, Question, Values
 from pipelines.extract.document import Document, Element, HtmlElement
 from pipelines.extract.rows import Row
 from pipelines.fetch import Page
 from pipelines.inference.absence import ABSENT, says_absent
 from pipelines.inference.items import PageItems
 from pipelines.inference.metadata import find_stated, read_metadata
-from pipelines.inference.questions import ITEMS, Question
-from pipelines.inference.reading import Found, find_by_path, read_items, read_values
+from pipelines.inference.reading import find_by_path, read_items, read_values
 from pipelines.inference.records import ProvenSelectors
 
 NO_MODEL = (
@@ -27,14 +27,6 @@ NOT_PROVEN = (
     "no selector for this prompt is proven on pages of this kind; change the prompt, "
     "or delete its proven selectors, and the next run asks again"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Values:
-    """The values of a page by field, null where it lacks one; the `error` where no means serves some of the fields."""
-
-    found: Mapping[str, Found | None]
-    error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

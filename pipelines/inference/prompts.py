@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from pipelines.inference.questions import Question
+from pipelines.contract.questions import Question
 
 _RENAMED = re.compile(
     r"(?P<asked>[^,;:\n]*?)\bas\s+[\"'`]?(?P<name>[A-Za-z_]\w*)[\"'`]?(?=\s*(?:[,;.\n]|and\b|$))", re.IGNORECASE

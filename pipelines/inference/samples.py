@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from pipelines.contract.questions import Question
 from pipelines.coordination.messages import Sample
 from pipelines.extract.document import Document, Element, HtmlElement
 from pipelines.fetch import Page
 from pipelines.inference.metadata import find_stated, read_metadata
-from pipelines.inference.questions import Question
 from pipelines.inference.questions import Sample as QuestionSample
 from pipelines.inference.reading import find_by_path
 

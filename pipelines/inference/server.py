@@ -13,6 +13,7 @@ from functools import partial
 from typing import cast
 from urllib.parse import urlsplit
 
+from pipelines.contract.questions import Question
 from pipelines.coordination.messages import InferenceMessage, Member, Readings, Sample, Waiting
 from pipelines.extract.document import Element
 from pipelines.inference.drift import Drift, add_baseline, find_doubted, find_drift
@@ -22,7 +23,7 @@ from pipelines.inference.groups import PageAnswer, Result, SampleGroup, locate_s
 from pipelines.inference.page_reader import NO_MODEL
 from pipelines.inference.proving import MAX_SAMPLES, Inference, infer
 from pipelines.inference.pruning import prune_text
-from pipelines.inference.questions import ModelAnswer, Question, make_data, make_naming_task
+from pipelines.inference.questions import ModelAnswer, make_data, make_naming_task
 from pipelines.inference.questions import Sample as QuestionSample
 from pipelines.inference.records import ProvenSelectors
 from pipelines.inference.repairs import MAX_REPAIRS, DoubtfulPage, DriftReport, repair_record

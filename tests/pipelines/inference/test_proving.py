@@ -6,7 +6,8 @@ from collections.abc import Generator, Sequence
 
 import pytest
 
-from pipelines.inference import Inference, ProvenSelectors, Question, Sample, infer, read_items, read_values
+from pipelines.contract.questions import Question
+from pipelines.inference import Inference, ProvenSelectors, Sample, infer, read_items, read_values
 from pipelines.inference.candidates import rate_selector
 from pipelines.models import Budget, ModelClient
 from tests.support.models import Json, ModelServer, Rule, answer_truth, serve_model

@@ -8,8 +8,9 @@ from threading import Event
 
 from msgspec.structs import replace
 
+from pipelines.contract.questions import Question
 from pipelines.coordination.messages import DriverMessage, Learned, Readings, Sample, Statistics, Waiting
-from pipelines.inference import ProvenSelectors, Question, RunStatistics, get_features, infer, read_values
+from pipelines.inference import ProvenSelectors, RunStatistics, get_features, infer, read_values
 from pipelines.inference.server import InferenceServer
 from pipelines.inference.store import SelectorStore
 from pipelines.models import HostLedger, ModelClient, ModelOptions
