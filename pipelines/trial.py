@@ -16,7 +16,6 @@ from itertools import chain
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, ClassVar, Self
 
-from pipelines.answers import ServiceClient
 from pipelines.browser.factory import create_fetcher
 from pipelines.browser.model import find_missing_browser
 from pipelines.contract.context import RunContext
@@ -25,6 +24,7 @@ from pipelines.contract.workers import Tools
 from pipelines.coordination.client import DriverGone, SharedHostThrottle, connect
 from pipelines.coordination.messages import Counts, FailedPage
 from pipelines.coordination.server import Coordinator
+from pipelines.coordination.services import ServiceClient
 from pipelines.engine.definition import Pass
 from pipelines.engine.frontier import Exploration
 from pipelines.engine.levels import build_next_pass, fetches_alike, follow_links

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from pipelines.errors import RunError
 
 if TYPE_CHECKING:
-    from pipelines.answers import ServiceClient
     from pipelines.contract.questions import QuestionReader
+    from pipelines.coordination.services import ServiceClient
     from pipelines.extract.rows import PageTally, Row
 
 

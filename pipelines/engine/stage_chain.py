@@ -10,17 +10,18 @@ from itertools import islice
 from typing import NamedTuple, ParamSpec, TypeVar, cast
 from weakref import ref
 
-from pipelines.answers import AnswerPending, DeferredRows, ServiceClient
 from pipelines.contract.questions import QuestionReader
 from pipelines.contract.workers import BatchWorker, Tools
 from pipelines.coordination.client import DriverGone
 from pipelines.coordination.messages import Counts
+from pipelines.coordination.services import ServiceClient
+from pipelines.engine.deferred_rows import DeferredRows
 from pipelines.engine.definition import Pass
 from pipelines.engine.frontier import Emit, ExploreStep, FindLinks, Frontier, PendingWriters
 from pipelines.engine.output import PassOutput
 from pipelines.engine.progress import ProgressReporter, StepProgress
 from pipelines.engine.row_batcher import RowBatcher
-from pipelines.errors import StageFailed
+from pipelines.errors import AnswerPending, StageFailed
 from pipelines.extract.rows import NOTHING, Link, Row, count_links
 from pipelines.fetch.urls import list_spellings
 from pipelines.inference.shared_reader import SharedReader

@@ -13,7 +13,6 @@ from hashlib import sha256
 
 import pyarrow as pa
 
-from pipelines.answers import ServiceClient
 from pipelines.browser.factory import create_fetcher
 from pipelines.browser.model import BrowserOptions
 from pipelines.contract.workers import Tools
@@ -25,6 +24,7 @@ from pipelines.coordination.client import (
     connect,
     load_environment,
 )
+from pipelines.coordination.services import ServiceClient
 from pipelines.engine.definition import Pass
 from pipelines.engine.progress import ProgressReporter
 from pipelines.engine.record_batches import open_output, read_entries

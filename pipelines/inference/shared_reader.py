@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from pipelines.answers import AnswerPending
 from pipelines.contract.questions import Found, Question, Values
 from pipelines.coordination.client import Connection
 from pipelines.coordination.messages import Learned, Readings, Sample, Statistics, Waiting
+from pipelines.errors import AnswerPending
 from pipelines.extract.document import Element
 from pipelines.inference.absence import ABSENT, says_absent
 from pipelines.inference.drift import RunStatistics

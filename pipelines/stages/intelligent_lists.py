@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator
 
 from pydantic import Field
 
-from pipelines.answers import AnswerPending
 from pipelines.contract.questions import Question, QuestionReader
 from pipelines.contract.workers import Tools
+from pipelines.errors import AnswerPending
 from pipelines.extract import SelectorFailed, compile_selector
 from pipelines.extract.document import Element
 from pipelines.extract.rows import Row

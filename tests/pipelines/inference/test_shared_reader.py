@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from pipelines.answers import AnswerPending
 from pipelines.contract.questions import Question, Values
 from pipelines.coordination.client import Connection
 from pipelines.coordination.messages import DriverMessage, Learned, Sample, TaskMessage
+from pipelines.errors import AnswerPending
 from pipelines.extract.document import Element
 from pipelines.inference import ProvenSelectors, get_features
 from pipelines.inference.records import Candidate, ProvenField, Reading

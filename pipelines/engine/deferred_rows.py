@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from pipelines.answers.pending import AnswerPending
+from pipelines.errors import AnswerPending
 from pipelines.extract.rows import Row
 
 _MANY_ROWS = 200  # that wait: then the driver does not wait for samples of other tasks
