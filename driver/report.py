@@ -59,7 +59,6 @@ class Reporter:
         if self._spec.webhook:
             secret = os.environ.pop("SPINDLE_EXECUTION_TOKEN", "")  # child processes must not inherit it
             self._webhook = WebhookClient(self._spec.webhook.url, secret)
-            self._stack.callback(self._webhook.close)
         self._thread.start()
         return self
 
