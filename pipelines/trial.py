@@ -40,7 +40,7 @@ from pipelines.extract.rows import Link, PageTally, Row
 from pipelines.fetch import CrawlOptions, Fetcher, Page
 from pipelines.fetch.files import FileFolder
 from pipelines.fetch.session import LocalSession
-from pipelines.inference import PageReader
+from pipelines.inference.page_reader import PageReader
 from pipelines.language.columns import Columns
 from pipelines.login import find_login
 from pipelines.page_cache.options import CacheOptions

@@ -35,7 +35,7 @@ from pipelines.fetch import Fetcher, FetchOptions
 from pipelines.fetch.fetcher import PageCache
 from pipelines.fetch.urls import list_spellings
 from pipelines.incremental.tracker import RevalidatingCache
-from pipelines.inference import PageReader
+from pipelines.inference.page_reader import PageReader
 from pipelines.inference.shared_reader import SharedReader
 from pipelines.page_cache.cache import ExecutionPageCache
 from pipelines.page_cache.options import CacheOptions

@@ -15,8 +15,8 @@ from pipelines.extract.document import Element
 from pipelines.extract.rows import Row
 from pipelines.extract.selectors import SelectorError
 from pipelines.extract.tables import name_columns
-from pipelines.inference import make_question
 from pipelines.inference.lists import find_main_list, find_table
+from pipelines.inference.prompts import make_question
 from pipelines.language.columns import Columns
 from pipelines.language.names import normalize, truncate
 from pipelines.planning.stage import RowStage, register_stage

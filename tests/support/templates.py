@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipelines.contract.questions import Question
-from pipelines.inference import Sample
+from pipelines.inference.questions import Sample
 from tests.support.pages import document
 
 HOST = "shop.test"

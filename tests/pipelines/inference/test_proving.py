@@ -7,8 +7,11 @@ from collections.abc import Generator, Sequence
 import pytest
 
 from pipelines.contract.questions import Question
-from pipelines.inference import Inference, ProvenSelectors, Sample, infer, read_items, read_values
 from pipelines.inference.candidates import rate_selector
+from pipelines.inference.proving import Inference, infer
+from pipelines.inference.questions import Sample
+from pipelines.inference.reading import read_items, read_values
+from pipelines.inference.records import ProvenSelectors
 from pipelines.models import Budget, ModelClient
 from tests.support.models import Json, ModelServer, Rule, answer_truth, serve_model
 from tests.support.pages import document

@@ -15,8 +15,10 @@ from typing import TypeVar
 import pytest
 from pydantic import BaseModel, SecretStr
 
-from pipelines.inference import Inference, get_features, infer, read_values
 from pipelines.inference.grounding import values_agree
+from pipelines.inference.proving import Inference, infer
+from pipelines.inference.reading import read_values
+from pipelines.inference.templates import get_features
 from pipelines.models import Budget, Model, ModelClient, ModelFailed
 from tests.support.templates import HOST, ask_for_all, make_pages
 
