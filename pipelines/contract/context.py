@@ -38,7 +38,8 @@ from pipelines.filesystem import (
 )
 from pipelines.http_client.guard import Guard, GuardRefused
 from pipelines.language.formats import TABLE_FORMATS
-from pipelines.models import Allowance, ModelOptions
+from pipelines.models.budget import Allowance
+from pipelines.models.options import ModelOptions
 from pipelines.page_cache.options import CacheOptions
 
 if TYPE_CHECKING:

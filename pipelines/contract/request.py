@@ -18,7 +18,8 @@ from pipelines.contract.figures import Figures
 from pipelines.errors import RunError
 from pipelines.language.engines import EngineName, Growth
 from pipelines.language.parameters import Value
-from pipelines.models import Allowance, ModelOptions
+from pipelines.models.budget import Allowance
+from pipelines.models.options import ModelOptions
 from pipelines.page_cache.options import Replay
 
 

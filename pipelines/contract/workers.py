@@ -16,14 +16,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """Tools of a stage in a pass: a reader that answers questions, and the tally of its selectors' matches.
+    """Tools of a stage in a pass: the tally of its selectors' matches, and what answers its questions.
 
-    Only a pass with stages that ask services has a `client`.
+    Only a pass with stages that ask questions has `answers`, and one with stages that ask services a `client`.
     """
 
-    reader: QuestionReader
     tally: PageTally
+    answers: QuestionReader | None = None
     client: ServiceClient | None = None
+
+    @property
+    def reader(self) -> QuestionReader:
+        """The reader that answers questions about pages."""
+        if self.answers is None:
+            raise RunError("a stage that asks questions says so with `asks_questions`")
+        return self.answers
 
     @property
     def services(self) -> ServiceClient:

@@ -15,7 +15,7 @@ from pipelines.contract.workers import BatchWorker, Tools
 from pipelines.coordination.client import DriverGone
 from pipelines.coordination.messages import Counts
 from pipelines.coordination.services import ServiceClient
-from pipelines.engine.deferred_rows import DeferredRows
+from pipelines.engine.deferred_rows import AnswerSource, DeferredRows
 from pipelines.engine.definition import Pass
 from pipelines.engine.frontier import Emit, ExploreStep, FindLinks, Frontier, PendingWriters
 from pipelines.engine.output import PassOutput
@@ -24,7 +24,6 @@ from pipelines.engine.row_batcher import RowBatcher
 from pipelines.errors import AnswerPending, StageFailed
 from pipelines.extract.rows import NOTHING, Link, Row, count_links
 from pipelines.fetch.urls import list_spellings
-from pipelines.inference.shared_reader import SharedReader
 from pipelines.planning.stage import LinkStage, RowStage, ServiceStage
 
 Given = ParamSpec("Given")
@@ -225,7 +224,7 @@ def _defer(
     source: QuestionReader | ServiceClient, take: Emit, flushes: deque[Flush], name: Callable[[Emit], Emit]
 ) -> Emit:
     """Return the function that takes rows into a stage that asks, now or when their answers have arrived."""
-    if not isinstance(source, SharedReader | ServiceClient):
+    if not isinstance(source, AnswerSource):
         return name(take)
     deferred = DeferredRows(source, name(take))
     flushes.appendleft(deferred.flush)

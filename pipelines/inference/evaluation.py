@@ -21,7 +21,7 @@ from pipelines.inference.proving import MAX_SAMPLES, infer
 from pipelines.inference.questions import Sample
 from pipelines.inference.records import ProvenSelectors
 from pipelines.inference.templates import Templates, get_features
-from pipelines.models import ModelClient
+from pipelines.models.client import ModelClient
 
 
 class LabelledPage(BaseModel):

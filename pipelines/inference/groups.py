@@ -10,7 +10,7 @@ from pipelines.coordination.messages import Learned, Member, Sample
 from pipelines.inference.items import PageItems
 from pipelines.inference.proving import MAX_CALLS
 from pipelines.inference.records import ProvenSelectors
-from pipelines.models import Budget
+from pipelines.models.budget import Budget
 
 
 @dataclass(frozen=True, slots=True)

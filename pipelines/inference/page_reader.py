@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
 from selectolax.lexbor import LexborNode
 
 from pipelines.contract.questions import ITEMS, Found, Question, Values
-from pipelines.extract.document import Document, Element, HtmlElement
-from pipelines.extract.rows import Row
-from pipelines.fetch import Page
+from pipelines.extract.document import Element, HtmlElement
 from pipelines.inference.absence import ABSENT, says_absent
 from pipelines.inference.items import PageItems
 from pipelines.inference.metadata import find_stated, read_metadata
@@ -130,13 +127,6 @@ def limit_to_segments(question: Question, element: Element) -> Question:
         tags.append(node.tag or "")
         node = node.parent
     return replace(question, scope="/".join(reversed(tags)))
-
-
-def parse_html(text: str, row: Row) -> Element:
-    """Return HTML or text of a column as a page at the address of its row."""
-    url = row.fetched.url or ""
-    body = text.encode("utf-8", "replace")
-    return Document(Page(url, url, 200, None, "text/html", "utf-8", body, datetime.now(UTC)), "html").root
 
 
 def get_host(element: Element) -> str:

@@ -19,8 +19,7 @@ from pipelines.extract.jsonpath import is_json_path
 from pipelines.extract.rows import PageSelector, Row
 from pipelines.extract.selectors import SelectorText
 from pipelines.extract.tables import name_columns, read_row
-from pipelines.inference.page_reader import parse_html
-from pipelines.inference.prompts import make_question
+from pipelines.inference.prompts import make_question, parse_html
 from pipelines.language.columns import Columns
 from pipelines.language.names import normalize
 from pipelines.language.origins import OTHERS, Origin

@@ -14,8 +14,7 @@ from pipelines.errors import ArgumentError
 from pipelines.extract.document import Element
 from pipelines.extract.extractors import Extractor
 from pipelines.extract.rows import PageSelector, Row
-from pipelines.inference.page_reader import parse_html
-from pipelines.inference.prompts import make_question
+from pipelines.inference.prompts import make_question, parse_html
 from pipelines.language.columns import Columns, check_not_reserved
 from pipelines.language.names import normalize, truncate
 from pipelines.language.origins import Origin

@@ -14,7 +14,7 @@ from pipelines.inference.proving import infer
 from pipelines.inference.records import ProvenSelectors
 from pipelines.inference.store import SelectorStore
 from pipelines.inference.templates import get_features
-from pipelines.models import ModelClient
+from pipelines.models.client import ModelClient
 from tests.api.world import store_record
 from tests.support.api import Api
 from tests.support.commands import Spindle

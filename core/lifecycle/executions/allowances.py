@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from core.infra.settings.pipelines import ModelSettings
 from core.tables import Execution, now
-from pipelines.models import Allowance
+from pipelines.models.budget import Allowance
 
 
 def find_allowance(

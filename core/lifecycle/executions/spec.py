@@ -59,7 +59,8 @@ from pipelines.contract.request import (
 from pipelines.filesystem import has_address
 from pipelines.language.engines import EngineName
 from pipelines.language.formats import FORMATS, list_format_libraries
-from pipelines.models import Allowance, ModelOptions
+from pipelines.models.budget import Allowance
+from pipelines.models.options import ModelOptions
 from pipelines.page_cache.options import Replay
 from pipelines.spark.cluster import is_local_master
 

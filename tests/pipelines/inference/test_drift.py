@@ -13,7 +13,7 @@ from pipelines.inference.questions import Sample
 from pipelines.inference.reading import read_values
 from pipelines.inference.records import ProvenSelectors
 from pipelines.inference.repairs import choose_repair
-from pipelines.models import ModelClient
+from pipelines.models.client import ModelClient
 from tests.support.models import answer_truth, serve_model
 from tests.support.pages import document
 from tests.support.templates import HOST, GeneratedPage, ask_for_all, get_truth, make_pages

@@ -14,7 +14,7 @@ from pipelines.inference.evaluation import FieldScore, evaluate, read_labelled_p
 from pipelines.inference.prompts import make_question
 from pipelines.inference.proving import infer
 from pipelines.inference.templates import get_features
-from pipelines.models import ModelClient
+from pipelines.models.client import ModelClient
 from tests.support.models import Json, answer_truth, serve_model
 from tests.support.pages import document
 from tests.support.templates import HOST, TEMPLATES, get_truth, make_pages, write_labelled_pages

@@ -12,7 +12,8 @@ from pipelines.inference.proving import Inference, infer
 from pipelines.inference.questions import Sample
 from pipelines.inference.reading import read_items, read_values
 from pipelines.inference.records import ProvenSelectors
-from pipelines.models import Budget, ModelClient
+from pipelines.models.budget import Budget
+from pipelines.models.client import ModelClient
 from tests.support.models import Json, ModelServer, Rule, answer_truth, serve_model
 from tests.support.pages import document
 from tests.support.templates import HOST, TEMPLATES, GeneratedPage, ask_for_all, get_truth, make_pages

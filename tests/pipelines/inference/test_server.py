@@ -17,7 +17,9 @@ from pipelines.inference.records import ProvenSelectors
 from pipelines.inference.server import InferenceServer
 from pipelines.inference.store import SelectorStore
 from pipelines.inference.templates import get_features
-from pipelines.models import HostLedger, ModelClient, ModelOptions
+from pipelines.models.client import ModelClient
+from pipelines.models.ledger import HostLedger
+from pipelines.models.options import ModelOptions
 from tests.support.models import Json, ModelServer, answer_truth, serve_model
 from tests.support.pages import document
 from tests.support.templates import HOST, GeneratedPage, get_truth, make_pages

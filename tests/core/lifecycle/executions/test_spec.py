@@ -33,7 +33,8 @@ from core.lifecycle.executions.spec import (
 )
 from core.tables import Execution, now
 from pipelines.contract.request import VERSION
-from pipelines.models import Allowance, ModelOptions
+from pipelines.models.budget import Allowance
+from pipelines.models.options import ModelOptions
 from tests.support.shop import Shop
 
 
