@@ -19,7 +19,15 @@ from pipelines.extract.document import Element
 from pipelines.inference.drift import Drift, add_baseline, find_doubted, find_drift
 from pipelines.inference.expectations import MIN_BASELINE
 from pipelines.inference.field_counts import Measure
-from pipelines.inference.groups import PageAnswer, Result, SampleGroup, locate_sample, make_learned
+from pipelines.inference.groups import (
+    PageAnswer,
+    Result,
+    SampleGroup,
+    locate_sample,
+    make_learned,
+    make_samples,
+    parse_sample,
+)
 from pipelines.inference.page_reader import NO_MODEL
 from pipelines.inference.proving import MAX_SAMPLES, Inference, infer
 from pipelines.inference.pruning import prune_text
@@ -27,7 +35,6 @@ from pipelines.inference.questions import ModelAnswer, make_data, make_naming_ta
 from pipelines.inference.questions import Sample as QuestionSample
 from pipelines.inference.records import ProvenSelectors
 from pipelines.inference.repairs import MAX_REPAIRS, DoubtfulPage, DriftReport, repair_record
-from pipelines.inference.samples import make_samples, parse_sample
 from pipelines.inference.step_recorder import StepRecorder, count_all
 from pipelines.inference.store import SelectorStore
 from pipelines.inference.tallies import Tallies

@@ -23,10 +23,10 @@ from core.infra.storage.protocol import (
     selectors_key,
     used_pages_key,
 )
-from core.lifecycle.executions.allowances import find_allowance
 from core.lifecycle.executions.spec import (
     LaunchContext,
     build_spec,
+    find_allowance,
     find_model,
     list_local_folders,
     load_driver_secrets,
