@@ -19,9 +19,9 @@ import psutil
 import pyarrow as pa
 
 from bench.service import describe_machine
+from pipelines.coordination.seen_pages import SCHEMA as SEEN
 from pipelines.incremental.known_pages import SCHEMA, digest_address, load_known_pages, write_known_pages
-from pipelines.incremental.places import PageOutcome
-from pipelines.incremental.seen_pages import SCHEMA as SEEN
+from pipelines.incremental.options import PageOutcome
 from pipelines.incremental.selection import SUMS, select_pages
 
 PAGES, LOOKED_UP, NEW = 1_000_000, 100_000, 1_000  # one page in so many is new

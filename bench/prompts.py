@@ -20,11 +20,11 @@ from bench.service import describe_machine
 from pipelines.contract.context import RunContext
 from pipelines.engine.options import make_fetch_options
 from pipelines.engine.run import Run
-from pipelines.inference import Templates, get_features
 from pipelines.inference.proving import infer
 from pipelines.inference.pruning import prune_text
+from pipelines.inference.templates import Templates, get_features
 from pipelines.local.runner import LocalRunner
-from pipelines.models import ModelClient
+from pipelines.models.client import ModelClient
 from pipelines.pipeline import Pipeline
 from tests.support.models import KEY, answer_truth, serve_model
 from tests.support.pages import document

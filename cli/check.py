@@ -12,7 +12,7 @@ from cli.terminal import parse_parameters, read_transforms
 from pipelines.browser.model import find_missing_browser
 from pipelines.errors import PipelineError, Problem
 from pipelines.local.engine_choice import choose_engine, find_engine_conflict, find_java_need
-from pipelines.models import ModelOptions
+from pipelines.models.options import ModelOptions
 from pipelines.pipeline import Pipeline
 from pipelines.planning.plan import Plan
 from pipelines.registry import load_plugins

@@ -13,7 +13,9 @@ from cli.terminal import OWN_NETWORKS
 from pipelines.errors import RunError
 from pipelines.inference.evaluation import Evaluation, evaluate, read_labelled_pages
 from pipelines.inference.store import read_lock_file
-from pipelines.models import Budget, ModelClient, choose_model
+from pipelines.models.budget import Budget
+from pipelines.models.client import ModelClient
+from pipelines.models.model_choice import choose_model
 
 
 def evaluate_file(

@@ -7,7 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 from uuid import uuid4
 
-from pipelines.incremental.places import KnownPagesPlace
+from pipelines.contract.request import KnownPagesPlace
 
 _FOLDER = "spindle-known"
 _NEW = "new-"

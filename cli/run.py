@@ -9,8 +9,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 from pydantic import ValidationError
 from rich.console import Console
+from rich.table import Table
 
 from cli.buckets import find_bucket_access
 from cli.fetching import read_crawl_options
@@ -20,7 +22,6 @@ from cli.output import CollectedRows, OutputFile, plan_output
 from cli.progress import print_model, print_selectors, print_warnings, show_progress
 from cli.requests import print_requests
 from cli.row_files import format_cell, write_rows
-from cli.rows import MAX_PRINTED_ROWS, print_rows
 from cli.terminal import OWN_NETWORKS, escape_text, find_inputs, format_count, parse_parameters, read_transforms
 from driver.failures import describe_failure
 from driver.progress import RunProgress
@@ -32,6 +33,7 @@ from pipelines.errors import NeedsSpark, PipelineError, RunError, summarize_erro
 from pipelines.fetch.files import FileFolder
 from pipelines.language.engines import Growth
 from pipelines.language.formats import Mode
+from pipelines.language.json_values import list_records
 from pipelines.local.engine_choice import choose_engine, find_engine_conflict, find_java_need
 from pipelines.local.runner import LocalRunner
 from pipelines.page_cache.cache import compact_shared_store
@@ -43,6 +45,8 @@ from pipelines.stages import echo
 _CACHE_SECONDS, _CACHE_BYTES = 7 * 86400, 10 * 10**9  # limits for pages of earlier runs
 
 _console = Console(stderr=True)
+MAX_PRINTED_ROWS = 50
+_MAX_CELL_LENGTH = 80
 
 
 class _EchoHandler(logging.Handler):
@@ -247,3 +251,14 @@ def _collect_rows(
         progress.set_started()
         with show_progress(_console, progress):
             return collect_rows(spark, run, partial_run, most)
+
+
+def print_rows(console: Console, rows: pa.Table, count: int) -> None:
+    """Print the first rows of `count`."""
+    columns = rows.column_names
+    table = Table(*columns)
+    for row in list_records(rows, _MAX_CELL_LENGTH):
+        table.add_row(*(escape_text("" if row[name] is None else str(format_cell(row[name]))) for name in columns))
+    Console().print(table, markup=False)
+    more = f", the first {rows.num_rows} shown; -o FILE writes them all" if count > rows.num_rows else ""
+    console.print(f"{format_count(count, 'rows')}{more}", markup=False)

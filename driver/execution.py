@@ -6,18 +6,21 @@ import json
 import logging
 import os
 import signal
+import threading
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Self
+
+import psutil
 
 from driver.cancellation import Cancelled, is_cancelled, raise_cancelled
 from driver.failures import DRIVER_LOST, PIPELINE, classify_failure, describe_failure, find_line
 from driver.host_folder import OWN_SPARK
 from driver.logs import MaskedOutput
-from driver.memory_limit import MemoryLimit
 from driver.progress import RunProgress
 from driver.report import Reporter
 from driver.resource_usage import Usage, UsageMeter
@@ -36,6 +39,7 @@ from pipelines.contract.request import (
     GIVEN_ROWS,
     OUTPUT,
     CheckpointFolders,
+    KnownPagesPlace,
     PageCacheSpec,
     RunRequest,
     Target,
@@ -48,7 +52,6 @@ from pipelines.errors import NeedsSpark, PipelineError, RunError
 from pipelines.fetch import CrawlOptions
 from pipelines.fetch.fetcher import build_user_agent
 from pipelines.fetch.files import FileFolder
-from pipelines.incremental.places import KnownPagesPlace
 from pipelines.language.engines import EngineName
 from pipelines.language.formats import Mode
 from pipelines.local.engine_choice import choose_engine, find_engine_conflict, find_java_need
@@ -71,6 +74,7 @@ COMPLETED, PIPELINE_FAILED, OTHER_FAILED = 0, 1, 3  # exit codes
 _log = logging.getLogger(__name__)
 _CANCEL_PATIENCE_SECONDS = 5.0
 _OUT_OF_MEMORY = "OutOfMemoryError"
+_LOOK_SECONDS = 0.2
 
 
 def execute(spec: RunRequest, output: MaskedOutput, warm: WarmSpark | None = None, before: Usage | None = None) -> int:
@@ -290,3 +294,33 @@ def _describe_output(spec: RunRequest, plan: Plan, written: WrittenFiles) -> dic
         "outputFileSizeBytes": written.bytes,
         "partitionsCount": written.files,
     }
+
+
+class MemoryLimit:
+    """Calls `end` once when this process has more memory than `most` bytes, or half of the machine's without a number.
+
+    It is called in a thread: what the pipeline does at that moment cannot be interrupted otherwise.
+    """
+
+    def __init__(self, most: int | None, end: Callable[[str], object]) -> None:
+        self._most = most or psutil.virtual_memory().total // 2
+        self._end = end
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="memory", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+
+    def _watch(self) -> None:
+        process = psutil.Process()
+        while not self._is_over.wait(_LOOK_SECONDS):
+            if process.memory_info().rss > self._most:
+                self._end(
+                    f"the execution needed more than {self._most / 1e9:.1f} GB of memory "
+                    "(SPINDLE_LOCAL_DRIVER_GIGABYTES): let it run on Spark with spindle: {engine: spark}"
+                )
+                return

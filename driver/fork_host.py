@@ -30,8 +30,6 @@ from pipelines.registry import load_own_plugins
 
 _MODULES = (  # those that an execution loads when it needs them, but not DuckDB: it starts a thread, which a fork lacks
     "dagster_pipes",
-    "httpcore._sync.http11",
-    "httpx",
     "pipelines.browser.factory",
     "pipelines.sql.pipeline_query",
     "pipelines.stages.sql_tables",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pipelines.contract.progress import (
     CheckOutcome,
@@ -30,12 +30,14 @@ from pipelines.extract.pagination import describe_cut
 from pipelines.extract.rows import describe_malformed
 from pipelines.fetch.blocks import describe_blocking_host
 from pipelines.fetch.failures import FailureReason
-from pipelines.inference.repairs import DriftReport
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
-from pipelines.models import Usage
+from pipelines.models.budget import Usage
 from pipelines.planning.check import Severity
 from pipelines.planning.plan import Plan, Step
 from pipelines.planning.stage import LinkStage
+
+if TYPE_CHECKING:
+    from pipelines.inference.repairs import DriftReport
 
 _MAX_FAILED_PAGES = 20  # in a report; all are in their file
 _FAILURE_FIELDS = ("url", "status", "reason", "message", "attempts")

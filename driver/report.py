@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import threading
@@ -13,16 +14,15 @@ from typing import Any, Self
 
 from dagster_pipes import PipesContext, open_dagster_pipes
 
-from driver.failed_pages import FailedPagesFile
 from driver.logs import format_time
 from driver.messages import MESSAGES_VARIABLE, DriverMessageWriter
 from driver.progress import RunProgress
 from driver.resource_usage import UsageMeter
 from driver.webhook import WebhookClient, WebhookFailed
-from pipelines.contract.progress import StageReport
+from pipelines.contract.progress import RequestCount, StageReport
 from pipelines.contract.report import RunReport
 from pipelines.contract.request import RunRequest
-from pipelines.filesystem import is_disk_full
+from pipelines.filesystem import is_disk_full, write_file
 from pipelines.language.engines import EngineName
 from pipelines.planning.plan import Plan
 
@@ -59,7 +59,6 @@ class Reporter:
         if self._spec.webhook:
             secret = os.environ.pop("SPINDLE_EXECUTION_TOKEN", "")  # child processes must not inherit it
             self._webhook = WebhookClient(self._spec.webhook.url, secret)
-            self._stack.callback(self._webhook.close)
         self._thread.start()
         return self
 
@@ -203,3 +202,26 @@ class Reporter:
         else:
             self._disk_is_full = False
         return not self._disk_is_full
+
+
+class FailedPagesFile:
+    """A file in the storage of an execution, which is written again when further pages have failed."""
+
+    def __init__(self, address: str | None) -> None:
+        self._address = address
+        self._written: list[RequestCount] = []
+
+    def write(self, progress: RunProgress) -> None:
+        """Write the counts of failed pages and the first of the pages, unless the file has them."""
+        counts = progress.list_failure_counts()
+        if self._address is None or counts == self._written:
+            return
+        pages = (page.to_json() for page in progress.list_failed_pages())
+        lines = [{"counts": [each.to_json() for each in counts]}, *pages]
+        content = "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines)
+        try:
+            write_file(self._address, content.encode())
+        except OSError:  # the execution continues without the list
+            _log.exception("the list of failed pages could not be written")
+        else:
+            self._written = counts

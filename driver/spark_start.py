@@ -15,10 +15,10 @@ from driver.host_folder import READY
 from driver.resource_usage import Usage, measure_usage
 from driver.spark_run import WarmSpark, is_spark_alive
 from driver.spark_status import SparkStatus
+from driver.warm_up import run_small_jobs
 from pipelines.contract.request import SparkSpec
 from pipelines.registry import load_plugins
 from pipelines.spark.session import start_session
-from pipelines.warm_up import run_small_jobs
 
 _NICENESS = 5  # a third of the share of others
 _QUIET_SECONDS = 5.0  # before a start that cannot have a low priority

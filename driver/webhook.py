@@ -9,12 +9,17 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-import httpx
 from standardwebhooks import Webhook
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_before_delay, wait_exponential
 
+from pipelines.http_client.client import send_request
+from pipelines.http_client.guard import ALL_NETWORKS, Guard
+from pipelines.http_client.handles import TimeLimits
+
 _log = logging.getLogger(__name__)
 _BACKOFF = wait_exponential(multiplier=0.5, max=30)
+_LIMITS = TimeLimits(connect=10, total=20)
+_MAX_ANSWER = 2**16  # bytes, none of which is read
 
 
 class WebhookFailed(Exception):
@@ -31,9 +36,7 @@ class WebhookClient:
     def __init__(self, url: str, secret: str) -> None:
         self._url = url
         self._signer = Webhook(secret)
-        # the environment's proxy settings are not meant for the driver's own service; to load certificates takes a
-        # tenth of a small execution's time
-        self._client = httpx.Client(timeout=10, trust_env=False, verify=url.startswith("https:"))
+        self._guard = Guard(ALL_NETWORKS)  # the service is where its operator has put it
 
     def send(self, payload: Mapping[str, Any], patience: float) -> None:
         """Send one payload, with exponential backoff for up to `patience` seconds; raise WebhookFailed."""
@@ -47,9 +50,6 @@ class WebhookClient:
         )
         retrying(self._post, message_id, body)
 
-    def close(self) -> None:
-        self._client.close()
-
     def _post(self, message_id: str, body: str) -> None:
         now = datetime.now(UTC)
         headers = {
@@ -58,14 +58,13 @@ class WebhookClient:
             "webhook-timestamp": str(int(now.timestamp())),
             "webhook-signature": self._signer.sign(message_id, now, body),
         }
-        try:
-            response = self._client.post(self._url, content=body, headers=headers)
-        except httpx.TransportError as error:
-            raise _Unanswered(f"The service did not accept the report: {type(error).__name__}: {error}") from error
-        if response.status_code == 429 or response.is_server_error:
-            raise _Unanswered(f"The service did not accept the report: it answered {response.status_code}.")
-        if not response.is_success:
-            raise WebhookFailed(f"The service refused the report: it answered {response.status_code}.")
+        answer = send_request(self._guard, "POST", self._url, headers, body.encode(), _LIMITS, _MAX_ANSWER)
+        if answer.status is None:
+            raise _Unanswered(f"The service did not accept the report: {answer.reason}.")
+        if answer.status == 429 or answer.status >= 500:
+            raise _Unanswered(f"The service did not accept the report: it answered {answer.status}.")
+        if not answer.ok:
+            raise WebhookFailed(f"The service refused the report: it answered {answer.status}.")
 
 
 def _log_retry(state: RetryCallState) -> None:

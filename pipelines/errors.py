@@ -163,6 +163,10 @@ class StorageAway(RunError):
     """The storage did not answer; the same run may succeed another time."""
 
 
+class AnswerPending(Exception):
+    """The answer to a question is on its way: the row is read again once it has arrived."""
+
+
 class StageFailed(RunError):
     """A stage failed in a worker; the message begins with the key of its step."""
 

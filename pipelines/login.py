@@ -17,7 +17,6 @@ from pipelines.extract.selectors import SelectorError
 from pipelines.fetch.blocks import LogoutSigns
 from pipelines.fetch.fetcher import FetchOptions
 from pipelines.fetch.session import format_cookie
-from pipelines.planning.model import Options
 
 LOGIN = "LOGIN"  # the provider of its credential
 LOGIN_VARIABLE = "SPINDLE_LOGIN"
@@ -76,14 +75,14 @@ def add_signs(state: Json, selector: str | None, address: str | None) -> str:
     return json.dumps({**state, **({_SIGNS: signs} if signs else {})}, ensure_ascii=False)
 
 
-def find_login(options: Options, environment: Mapping[str, str]) -> Login | None:
+def find_login(name: str | None, environment: Mapping[str, str]) -> Login | None:
     """Return the login that a pipeline names, which is in a variable or the file that this names; raise RunError."""
-    if options.login is None:
+    if name is None:
         return None
     text = environment.get(LOGIN_VARIABLE)
     if not text:
         raise RunError(
-            f"the login '{options.login}' is not here: `spindle login URL -o FILE` records it, and "
+            f"the login '{name}' is not here: `spindle login URL -o FILE` records it, and "
             f"{LOGIN_VARIABLE}=FILE names the file; a server takes it from its credentials"
         )
     try:
@@ -91,7 +90,7 @@ def find_login(options: Options, environment: Mapping[str, str]) -> Login | None
     except OSError as error:
         raise RunError(f"{LOGIN_VARIABLE} names a file that cannot be read: {error.strerror}") from None
     except ValueError as error:
-        raise RunError(f"the login '{options.login}' cannot be used: {error}") from None
+        raise RunError(f"the login '{name}' cannot be used: {error}") from None
 
 
 def _list_maps(state: Json, key: str) -> Sequence[Json]:

@@ -16,15 +16,16 @@ from itertools import chain
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, ClassVar, Self
 
-from pipelines.answers import ServiceClient
 from pipelines.browser.factory import create_fetcher
 from pipelines.browser.model import find_missing_browser
 from pipelines.contract.context import RunContext
+from pipelines.contract.questions import QuestionReader
 from pipelines.contract.request import Files
 from pipelines.contract.workers import Tools
 from pipelines.coordination.client import DriverGone, SharedHostThrottle, connect
 from pipelines.coordination.messages import Counts, FailedPage
 from pipelines.coordination.server import Coordinator
+from pipelines.coordination.services import ServiceClient
 from pipelines.engine.definition import Pass
 from pipelines.engine.frontier import Exploration
 from pipelines.engine.levels import build_next_pass, fetches_alike, follow_links
@@ -40,7 +41,6 @@ from pipelines.extract.rows import Link, PageTally, Row
 from pipelines.fetch import CrawlOptions, Fetcher, Page
 from pipelines.fetch.files import FileFolder
 from pipelines.fetch.session import LocalSession
-from pipelines.inference import PageReader
 from pipelines.language.columns import Columns
 from pipelines.login import find_login
 from pipelines.page_cache.options import CacheOptions
@@ -231,7 +231,7 @@ class TrialEngine(Engine[Rows]):
                 services = ServiceClient(task.options, task.endpoint, task.enters, open_cache, self._pages.has_answers)
                 resources.callback(services.close)
             fetcher = self._open_fetcher(task, resources, services) if task.fetches else None
-            tools = Tools(PageReader(), PageTally(0), services)
+            tools = Tools(PageTally(0), _open_reader() if task.asks_questions else None, services)
             for batch in process_entries(task, rows, output, self._reporter, tools, fetcher, self._budget):
                 yield from batch
 
@@ -284,7 +284,7 @@ class Trial:
         self.steps = tuple(_iter_steps(plan))
         self.next_step: Step | None = next((step for step in plan.steps[len(self.steps) : -1]), None)
         self._pages = pages or TrialPages()
-        login = None if self._pages.are_complete else find_login(plan.options, os.environ)
+        login = None if self._pages.are_complete else find_login(plan.options.login, os.environ)
         if login:
             options = login.add_to(options)
             self._pages.session.save(login.cookies)
@@ -373,6 +373,12 @@ class Trial:
         shown = (row for _, row in rows)
         self._resources.callback(shown.close)
         return shown
+
+
+def _open_reader() -> QuestionReader:
+    from pipelines.inference.page_reader import PageReader  # here, because few trials ask
+
+    return PageReader()
 
 
 def _iter_steps(plan: Plan) -> Iterator[Step]:

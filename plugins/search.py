@@ -11,9 +11,9 @@ from urllib.parse import urlencode
 
 from pydantic import Field, model_validator
 
-from pipelines.answers import AnswerPending, ServiceClient, ServiceFailed
 from pipelines.contract.workers import Tools
-from pipelines.errors import ArgumentError
+from pipelines.coordination.services import ServiceClient, ServiceFailed
+from pipelines.errors import AnswerPending, ArgumentError
 from pipelines.extract.document import Document
 from pipelines.extract.rows import Row
 from pipelines.fetch import Page

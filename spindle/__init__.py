@@ -5,11 +5,11 @@ Other packages are internal and may change with any version. `docs/plugins.md` h
 
 from __future__ import annotations
 
-from pipelines.answers import AnswerPending, ServiceClient, ServiceFailed
 from pipelines.browser.actions import Action, Visit, register_action
 from pipelines.contract.context import RunContext
 from pipelines.contract.workers import BatchWorker
-from pipelines.errors import ArgumentError, PipelineError, Problem, RunError
+from pipelines.coordination.services import ServiceClient, ServiceFailed
+from pipelines.errors import AnswerPending, ArgumentError, PipelineError, Problem, RunError
 from pipelines.extract.document import Element
 from pipelines.extract.extractors import Method, register_method
 from pipelines.extract.rows import Link, Row

@@ -10,7 +10,6 @@ from pydantic import BeforeValidator
 from api.backfills.schemas import (
     BackfillDetails,
     BackfillRecord,
-    PartitionRecord,
     build_backfill,
     build_backfill_details,
 )
@@ -21,7 +20,7 @@ from api.kit.pagination import PageOf
 from api.kit.schemas import JobId, ProjectId
 from api.kit.sessions import ReadSession, WriteSession
 from core.lifecycle.backfills import service as backfills
-from core.lifecycle.backfills.models import BackfillCreate
+from core.lifecycle.backfills.models import BackfillCreate, PartitionRecord
 
 BackfillId = Annotated[str, Path(alias="backfillId", description="Id of the backfill.")]
 PartitionState = Annotated[
@@ -37,8 +36,7 @@ def list_partitions(
     project_id: ProjectId, job_id: JobId, caller: Reader, session: ReadSession, state: PartitionState = None
 ) -> list[PartitionRecord]:
     """Return the partitions that have closed with their state in the job's dataset, the oldest first."""
-    found = backfills.list_partitions(session, caller, project_id, job_id, state)
-    return [PartitionRecord.model_validate(each) for each in found]
+    return [*backfills.list_partitions(session, caller, project_id, job_id, state)]
 
 
 @router.post("/backfills", dependencies=[REPLAYED], summary="Execute many partitions", responses=answers(404, 409))

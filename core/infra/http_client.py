@@ -13,14 +13,13 @@ from core.infra.settings import Settings
 from pipelines.fetch import canonical_url
 from pipelines.http_client import client
 from pipelines.http_client.client import FileBody, HttpResponse, StreamBroken, is_host_name
-from pipelines.http_client.guard import Guard, GuardRefused
+from pipelines.http_client.guard import ALL_NETWORKS, Guard, GuardRefused
 from pipelines.http_client.handles import TimeLimits
 
 CONNECT_SECONDS = 5.0
 TOTAL_SECONDS = 15.0
 MAX_BODY = 256 * 2**10
 MAX_URL_LENGTH = 2048
-ALL_NETWORKS = ("0.0.0.0/0", "::/0")
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 

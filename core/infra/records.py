@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
-from core.tables import Base
+if TYPE_CHECKING:
+    from core.tables import Base
 
 RECORD = ConfigDict(
     alias_generator=to_camel, populate_by_name=True, from_attributes=True,

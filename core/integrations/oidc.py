@@ -27,14 +27,14 @@ from sqlalchemy.orm import Session
 from core.definitions.identity.people import SIGN_OUT_LIFETIME, ProviderSignOut, SignedIn
 from core.errors import BadInput, Forbidden, SpindleError, Unavailable
 from core.infra.encryption import AssociatedData, KeyRing
-from core.infra.http_client import ALL_NETWORKS, CONNECT_SECONDS, MAX_BODY, TOTAL_SECONDS
+from core.infra.http_client import CONNECT_SECONDS, MAX_BODY, TOTAL_SECONDS
 from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
 from core.infra.settings.sign_in import ROLES, Role
 from core.infra.validation import is_storable
 from core.tables import Organization
 from pipelines.http_client import client
-from pipelines.http_client.guard import Guard
+from pipelines.http_client.guard import ALL_NETWORKS, Guard
 from pipelines.http_client.handles import TimeLimits
 
 DISCOVERY = "/.well-known/openid-configuration"

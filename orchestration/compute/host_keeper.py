@@ -12,8 +12,9 @@ import sys
 import sysconfig
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -23,11 +24,11 @@ from core.infra.background import OutageLog
 from core.infra.database import Database
 from core.infra.settings import Settings
 from core.lifecycle.executions.spec import build_spark_spec, load_used_libraries
+from core.lifecycle.usage.overhead import add_overhead
 from driver.host_folder import SOCKET, HostSpec
 from orchestration.compute.capacity import count_drivers, count_spares, count_working
 from orchestration.compute.driver_queue import DriverQueue
 from orchestration.compute.host import Host, remove_ended, start_host
-from orchestration.compute.overhead import OverheadMeter
 from orchestration.compute.protocol import DriverSource
 from pipelines.contract.request import RunRequest
 from pipelines.language.engines import EngineName
@@ -46,6 +47,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("driver", "pipelines", "plugins")
 
 log = structlog.get_logger()
+MILLISECONDS = 1000
 
 
 class _Pauses:
@@ -284,3 +286,41 @@ def _stat(path: Path | str) -> os.stat_result | None:
     with suppress(OSError):
         return os.stat(path)
     return None
+
+
+@dataclass(slots=True)
+class _Seconds:
+    start: float = 0.0
+    idle: float = 0.0
+
+
+class OverheadMeter:
+    """Measures drivers, and adds their time to that of their organizations in the database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._seconds: dict[str, _Seconds] = {}
+
+    def measure(self, hosts: Iterable[Host], seconds: float) -> None:
+        """Count the seconds since the last call for these drivers."""
+        for host in hosts:
+            if host.organization_id is not None:
+                measured = self._get_seconds(host.organization_id)
+                measured.start += host.start_seconds
+                measured.idle += seconds if host.listens else 0.0
+                host.start_seconds = 0.0
+            elif not host.is_ready:
+                host.start_seconds += seconds
+
+    def store(self) -> None:
+        """Add the measured time to the stored one; raise Unavailable and keep it when the database is away."""
+        measured = {name: each for name, each in self._seconds.items() if each.start or each.idle}
+        if not measured:
+            return
+        with self._database.write(durable=False) as session:
+            for name, each in measured.items():
+                add_overhead(session, name, round(each.start * MILLISECONDS), round(each.idle * MILLISECONDS))
+        self._seconds = {}
+
+    def _get_seconds(self, organization_id: str) -> _Seconds:
+        return self._seconds.setdefault(organization_id, _Seconds())

@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from pipelines.contract.figures import Figures
-from pipelines.contract.request import REJECTED_FOLDER, CheckpointFolders, Files, Target, make_table_key
+from pipelines.contract.request import (
+    REJECTED_FOLDER,
+    CheckpointFolders,
+    Files,
+    KnownPagesPlace,
+    Target,
+    make_table_key,
+)
 from pipelines.coordination.messages import Endpoint
 from pipelines.errors import RunError
 from pipelines.fetch import CrawlOptions
@@ -30,9 +37,9 @@ from pipelines.filesystem import (
     split_address,
 )
 from pipelines.http_client.guard import Guard, GuardRefused
-from pipelines.incremental.places import KnownPagesPlace
 from pipelines.language.formats import TABLE_FORMATS
-from pipelines.models import Allowance, ModelOptions
+from pipelines.models.budget import Allowance
+from pipelines.models.options import ModelOptions
 from pipelines.page_cache.options import CacheOptions
 
 if TYPE_CHECKING:

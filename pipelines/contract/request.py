@@ -18,7 +18,8 @@ from pipelines.contract.figures import Figures
 from pipelines.errors import RunError
 from pipelines.language.engines import EngineName, Growth
 from pipelines.language.parameters import Value
-from pipelines.models import Allowance, ModelOptions
+from pipelines.models.budget import Allowance
+from pipelines.models.options import ModelOptions
 from pipelines.page_cache.options import Replay
 
 
@@ -83,6 +84,18 @@ def make_table_key(name: str) -> str:
 def get_input_name(key: str) -> str:
     """Return the path or name, as the pipeline has it, of an input's key."""
     return key.removeprefix(_TABLE_SCHEME)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPagesPlace:
+    """Folders of a job's known pages: the current one, if any, and the one that this execution writes.
+
+    The digests of addresses are keyed by the `job`, so that those of different jobs cannot be compared.
+    """
+
+    job: str
+    folder: str
+    earlier: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,21 +9,28 @@ from typing import TYPE_CHECKING
 from pipelines.errors import RunError
 
 if TYPE_CHECKING:
-    from pipelines.answers import ServiceClient
+    from pipelines.contract.questions import QuestionReader
+    from pipelines.coordination.services import ServiceClient
     from pipelines.extract.rows import PageTally, Row
-    from pipelines.inference import PageReader
 
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """Tools of a stage in a pass: a reader that answers questions, and the tally of its selectors' matches.
+    """Tools of a stage in a pass: the tally of its selectors' matches, and what answers its questions.
 
-    Only a pass with stages that ask services has a `client`.
+    Only a pass with stages that ask questions has `answers`, and one with stages that ask services a `client`.
     """
 
-    reader: PageReader
     tally: PageTally
+    answers: QuestionReader | None = None
     client: ServiceClient | None = None
+
+    @property
+    def reader(self) -> QuestionReader:
+        """The reader that answers questions about pages."""
+        if self.answers is None:
+            raise RunError("a stage that asks questions says so with `asks_questions`")
+        return self.answers
 
     @property
     def services(self) -> ServiceClient:

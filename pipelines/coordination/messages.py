@@ -11,7 +11,6 @@ from msgspec import Struct
 from msgspec.msgpack import Decoder, Encoder
 
 from pipelines.fetch.robots import Robots
-from pipelines.incremental.places import SeenPage
 
 LENGTH_BYTES = 4
 SERVICE = "service "  # before the origin of a service, like a search API, whose robots.txt does not matter
@@ -19,6 +18,8 @@ MAX_HELLO_BYTES = 4096  # all that is read before the token is verified
 
 Ordinal = tuple[int, ...]
 PlacedRow = tuple[Ordinal, dict[str, Any]]
+SeenPage = tuple[bytes, int, int, str | None, str | None]
+"""Digest, outcome, time in microseconds, ETag and Last-Modified."""
 
 
 class Endpoint(Struct, frozen=True):

@@ -56,7 +56,7 @@ from pipelines.fetch import CrawlOptions
 from pipelines.fetch.session import LocalSession
 
 if TYPE_CHECKING:
-    from pipelines.incremental.seen_pages import SeenPages
+    from pipelines.coordination.seen_pages import SeenPages
 
 _HELLO_SECONDS = 10.0
 _MAX_GONE_PAGES = 20
@@ -129,7 +129,7 @@ class Coordinator:
     @cached_property
     def seen(self) -> SeenPages:
         """The pages that an incremental run has requested."""
-        from pipelines.incremental.seen_pages import SeenPages  # here, because trials do without Arrow
+        from pipelines.coordination.seen_pages import SeenPages  # here, because trials do without Arrow
 
         return SeenPages()
 

@@ -13,7 +13,7 @@ import certifi
 import duckdb
 
 from pipelines.duckdb.file_types import FileTypes
-from pipelines.duckdb.functions import ALLOWED, ALLOWED_IN_FROM
+from pipelines.duckdb.macros import load_macros
 from pipelines.duckdb.views import WEB, View, quote_identifier, quote_literal
 
 CLASSES = frozenset(
@@ -32,6 +32,9 @@ CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "max_temp_directory_size": "4GB",
     "threads": 2,
 }
+OWN = frozenset(Path(__file__).with_name("functions.txt").read_text("utf-8").split())
+ALLOWED = OWN | frozenset(load_macros()) | {"cast_to_type"}  # also what the translation calls
+ALLOWED_IN_FROM = frozenset({"unnest", "generate_series", "range"})
 
 
 class Refused(Exception):

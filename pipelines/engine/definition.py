@@ -11,7 +11,7 @@ from pipelines.extract.rows import PageSelector
 from pipelines.fetch import FetchOptions
 from pipelines.fetch.files import FileFolder
 from pipelines.fetch.requests import RequestTemplate
-from pipelines.incremental.places import Tracking
+from pipelines.incremental.options import Tracking
 from pipelines.language.columns import Columns
 from pipelines.page_cache.options import CacheOptions
 from pipelines.planning.stage import Fetching, LinkStage, RowStage, ServiceStage

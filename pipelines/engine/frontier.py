@@ -14,7 +14,7 @@ from pipelines.engine.progress import StepProgress
 from pipelines.extract.rows import NOTHING, Fetched, Link, Ordinal, Row, place_link
 from pipelines.fetch.address_templates import MAX_TEMPLATES, get_template
 from pipelines.fetch.requests import RequestTemplate
-from pipelines.incremental.places import Tracking
+from pipelines.incremental.options import Tracking
 from pipelines.language.columns import Columns
 from pipelines.planning.plan import Step
 from pipelines.planning.stage import LinkStage

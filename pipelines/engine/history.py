@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 
+from pipelines.columns.appending import ColumnTypes, describe_equal_keys
 from pipelines.contract.report import Changes
 from pipelines.contract.request import Target
-from pipelines.engine.appending import ColumnTypes, describe_equal_keys
 from pipelines.errors import RunError
 from pipelines.language.columns import ENGINE_COLUMNS
 from pipelines.language.formats import HISTORY_TYPES, describe_history_column, find_history_column

@@ -14,12 +14,12 @@ import xxhash
 
 from pipelines.coordination.client import Connection
 from pipelines.coordination.failures import MAX_ADDRESSES
-from pipelines.coordination.messages import Counts, FailedPage, FetchTally, PlacedRow, Report
+from pipelines.coordination.messages import Counts, FailedPage, FetchTally, PlacedRow, Report, SeenPage
 from pipelines.extract.rows import Fetched, Ordinal, PageTally, Row
 from pipelines.fetch import Page
 from pipelines.fetch.failures import FailureReason, find_reason
 from pipelines.fetch.urls import get_host, mask_password
-from pipelines.incremental.places import SeenPage, Tracking
+from pipelines.incremental.options import Tracking
 from pipelines.language.json_values import PREVIEW_LENGTH, to_json
 from pipelines.language.names import truncate
 

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
+from pipelines.columns.types import format_type
 from pipelines.engine.definition import Pass
 from pipelines.engine.output import Entry
 from pipelines.engine.schema import (
@@ -20,7 +21,6 @@ from pipelines.engine.schema import (
     build_links_schema,
     build_rows_schema,
 )
-from pipelines.engine.types import format_type
 from pipelines.errors import RunError
 from pipelines.extract.rows import Row
 from pipelines.language.columns import ENGINE_COLUMNS, Columns

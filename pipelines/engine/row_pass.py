@@ -21,7 +21,7 @@ from pipelines.extract.rows import NOTHING, Fetched, Row
 from pipelines.fetch import Fetcher, Page
 from pipelines.fetch.files import FileFolder, FileName, FileNotKept
 from pipelines.fetch.urls import list_spellings
-from pipelines.incremental.places import Tracking
+from pipelines.incremental.options import Tracking
 
 if TYPE_CHECKING:
     from pipelines.incremental.tracker import PageTracker

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from tempfile import TemporaryDirectory
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
@@ -29,16 +29,19 @@ from pipelines.extract.pagination import describe_cut
 from pipelines.filesystem import delete_folder
 from pipelines.incremental.known_pages import load_known_pages, write_known_pages
 from pipelines.incremental.selection import PageCounts, PageSelection, select_pages
-from pipelines.inference.repairs import DriftReport
-from pipelines.inference.server import InferenceServer
-from pipelines.inference.store import SelectorStore, read_lock_file
 from pipelines.language.engines import EngineName
 from pipelines.language.formats import Mode
 from pipelines.login import LOGIN_VARIABLE, find_login
-from pipelines.models import Budget, HostLedger, ModelClient, ModelOptions, Usage, choose_model
+from pipelines.models.budget import Budget, Usage
+from pipelines.models.model_choice import choose_model
+from pipelines.models.options import ModelOptions
 from pipelines.planning.past import CheckContext, format_rows
 from pipelines.planning.plan import Plan, Step
 from pipelines.planning.stage import LinkStage, Sink
+
+if TYPE_CHECKING:
+    from pipelines.inference.repairs import DriftReport
+    from pipelines.inference.server import InferenceServer
 
 _log = logging.getLogger(__name__)
 _MAX_KINDS = 5  # of failed pages in an error
@@ -79,7 +82,7 @@ class Run:
         self.since = int(time.time() * 1000)
         self.preview_rows = preview_rows
         self._environment = os.environ if environment is None else environment
-        fetch, login = self.context.fetch, find_login(plan.options, self._environment)
+        fetch, login = self.context.fetch, find_login(plan.options.login, self._environment)
         if login:
             cache = replace(self.context.cache, secrets=(*self.context.cache.secrets, *login.secrets))
             fetch, self.context = login.add_to(fetch), replace(self.context, cache=cache)
@@ -111,6 +114,11 @@ class Run:
         self._resources.close()
 
     def _open_inference(self) -> InferenceServer:
+        from pipelines.inference.server import InferenceServer  # here, because few pipelines have prompts
+        from pipelines.inference.store import SelectorStore, read_lock_file
+        from pipelines.models.client import ModelClient
+        from pipelines.models.ledger import HostLedger
+
         options, fetch = self.plan.options.model or self.context.model or ModelOptions(), self.context.fetch
         model = choose_model(
             self._environment, options.provider, options.name, fetch.allow_networks, fetch.own_endpoints

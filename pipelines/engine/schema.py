@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from pipelines.engine.types import parse_type
+from pipelines.columns.types import parse_type
 from pipelines.extract.rows import Link
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
 

@@ -12,7 +12,7 @@ from pipelines.engine.definition import Pass
 from pipelines.engine.frontier import Exploration
 from pipelines.fetch import FetchOptions
 from pipelines.fetch.requests import RequestTemplate
-from pipelines.incremental.places import Tracking
+from pipelines.incremental.options import Tracking
 from pipelines.language.columns import Columns
 from pipelines.planning.stage import Fetching, LinkStage, RowStage
 

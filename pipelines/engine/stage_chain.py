@@ -10,20 +10,20 @@ from itertools import islice
 from typing import NamedTuple, ParamSpec, TypeVar, cast
 from weakref import ref
 
-from pipelines.answers import AnswerPending, DeferredRows, ServiceClient
+from pipelines.contract.questions import QuestionReader
 from pipelines.contract.workers import BatchWorker, Tools
 from pipelines.coordination.client import DriverGone
 from pipelines.coordination.messages import Counts
+from pipelines.coordination.services import ServiceClient
+from pipelines.engine.deferred_rows import AnswerSource, DeferredRows
 from pipelines.engine.definition import Pass
 from pipelines.engine.frontier import Emit, ExploreStep, FindLinks, Frontier, PendingWriters
 from pipelines.engine.output import PassOutput
 from pipelines.engine.progress import ProgressReporter, StepProgress
 from pipelines.engine.row_batcher import RowBatcher
-from pipelines.errors import StageFailed
+from pipelines.errors import AnswerPending, StageFailed
 from pipelines.extract.rows import NOTHING, Link, Row, count_links
 from pipelines.fetch.urls import list_spellings
-from pipelines.inference import PageReader
-from pipelines.inference.shared_reader import SharedReader
 from pipelines.planning.stage import LinkStage, RowStage, ServiceStage
 
 Given = ParamSpec("Given")
@@ -213,16 +213,18 @@ def _count_read_pages(
     return ask
 
 
-def _choose_source(stage: RowStage, tools: Tools) -> PageReader | ServiceClient | None:
+def _choose_source(stage: RowStage, tools: Tools) -> QuestionReader | ServiceClient | None:
     """Return the source of a stage's answers, if it waits for any."""
     if isinstance(stage, ServiceStage):
         return tools.client
     return tools.reader if stage.asks_questions else None
 
 
-def _defer(source: PageReader | ServiceClient, take: Emit, flushes: deque[Flush], name: Callable[[Emit], Emit]) -> Emit:
+def _defer(
+    source: QuestionReader | ServiceClient, take: Emit, flushes: deque[Flush], name: Callable[[Emit], Emit]
+) -> Emit:
     """Return the function that takes rows into a stage that asks, now or when their answers have arrived."""
-    if not isinstance(source, SharedReader | ServiceClient):
+    if not isinstance(source, AnswerSource):
         return name(take)
     deferred = DeferredRows(source, name(take))
     flushes.appendleft(deferred.flush)
@@ -278,7 +280,7 @@ def _write_links(
     return lambda row: pending.append(write(row, find_links(row)))
 
 
-def _defer_explore(explore: ExploreStep, find_links: FindLinks, reader: PageReader, flushes: deque[Flush]) -> None:
+def _defer_explore(explore: ExploreStep, find_links: FindLinks, reader: QuestionReader, flushes: deque[Flush]) -> None:
     """Let the rows of an explore enter when the answers about their links have arrived."""
 
     def take(row: Row) -> None:

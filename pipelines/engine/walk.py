@@ -19,7 +19,7 @@ from pipelines.engine.segment import Rows, Segment
 from pipelines.errors import NeedsSpark, RunError, summarize_error
 from pipelines.extract.rows import Link
 from pipelines.fetch.requests import RequestTemplate
-from pipelines.incremental.places import Tracking
+from pipelines.incremental.options import Tracking
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
 from pipelines.language.engines import EngineName
 from pipelines.planning.plan import Plan, Step, find_last_fetches, find_link_limits

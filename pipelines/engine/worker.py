@@ -10,10 +10,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from pipelines.answers import ServiceClient
 from pipelines.browser.factory import create_fetcher
 from pipelines.browser.model import BrowserOptions
 from pipelines.contract.workers import Tools
@@ -25,6 +25,7 @@ from pipelines.coordination.client import (
     connect,
     load_environment,
 )
+from pipelines.coordination.services import ServiceClient
 from pipelines.engine.definition import Pass
 from pipelines.engine.progress import ProgressReporter
 from pipelines.engine.record_batches import open_output, read_entries
@@ -35,10 +36,11 @@ from pipelines.fetch import Fetcher, FetchOptions
 from pipelines.fetch.fetcher import PageCache
 from pipelines.fetch.urls import list_spellings
 from pipelines.incremental.tracker import RevalidatingCache
-from pipelines.inference import PageReader
-from pipelines.inference.shared_reader import SharedReader
 from pipelines.page_cache.cache import ExecutionPageCache
 from pipelines.page_cache.options import CacheOptions
+
+if TYPE_CHECKING:
+    from pipelines.inference.shared_reader import SharedReader
 
 _GC_THRESHOLD = 10_000  # new objects; pages and rows form no cycles, and the default of 700 wastes time
 
@@ -60,18 +62,19 @@ def run_pass(
         open_cache = partial(_open_cache, replace(task, fetching=fetching, cache=cache))
         is_replay = task.cache.replay is not None
         services = ServiceClient(task.options, task.endpoint, f"{task.name}/{partition}", open_cache, is_replay)
-    tools = Tools(SharedReader(asking) if asking else PageReader(), PageTally(0), services)
-    if task.fetches and not connection:
+    if not connection and (task.fetches or task.asks_questions):
         raise DriverGone
+    reader = _open_reader(asking) if asking else None
+    tools = Tools(PageTally(0), reader, services)
     try:
         if connection and task.endpoint:
             load_environment(connection, task.endpoint)
         reporter = ProgressReporter(connection, task.endpoint.preview_rows if task.endpoint else 0)
         entering, output = read_entries(task.entering, batches), open_output(task)
-        with _open_fetcher(task, connection, tools, stop, reporter) as fetcher:
+        with _open_fetcher(task, connection, (reader, services), stop, reporter) as fetcher:
             yield from process_entries(task, entering, output, reporter, tools, fetcher)
-        if isinstance(tools.reader, SharedReader):
-            tools.reader.finish()
+        if reader:
+            reader.finish()
     finally:
         if connection:
             connection.close()
@@ -81,11 +84,17 @@ def run_pass(
             services.close()
 
 
+def _open_reader(asking: Connection) -> SharedReader:
+    from pipelines.inference.shared_reader import SharedReader  # here, because few passes ask
+
+    return SharedReader(asking)
+
+
 @contextmanager
 def _open_fetcher(
     task: Pass,
     connection: Connection | None,
-    tools: Tools,
+    sources: tuple[SharedReader | None, ServiceClient | None],
     stop: threading.Event | None,
     reporter: ProgressReporter,
 ) -> Generator[Fetcher | None]:
@@ -95,9 +104,8 @@ def _open_fetcher(
         return
     session = SharedSession(connection) if task.options.session else None
     throttle = SharedHostThrottle(connection, _limit_concurrency(task))
-    for each in (tools.reader, tools.client):
-        if isinstance(each, SharedReader | ServiceClient):
-            each.while_waiting = throttle.poll  # returns slots that other tasks need
+    for each in filter(None, sources):
+        each.while_waiting = throttle.poll  # returns slots that other tasks need
 
     def open_fetcher(task: Pass) -> Fetcher:
         browsing = None if task.cache.replay else task.fetching.browsing  # a stored page needs no browser

@@ -33,6 +33,7 @@ _REFUSED: tuple[tuple[Network, str], ...] = tuple(
 _WITH_EMBEDDED_IPV4 = tuple(map(ip_network, ("::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96", "::/96")))
 
 
+ALL_NETWORKS = ("0.0.0.0/0", "::/0")
 OWN_ENDPOINT = "an address of this service itself"
 SPARK_PAGE_PORTS = range(24040, 24540)  # where drivers serve Spark's pages, which know no organizations
 

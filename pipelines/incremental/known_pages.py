@@ -12,12 +12,11 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipelines.coordination.seen_pages import DIGEST_BYTES, PAGE
 from pipelines.errors import RunError, summarize_error
 from pipelines.fetch.urls import mask_secrets
 from pipelines.filesystem import find_storage_failure, is_local, open_filesystem
 
-DIGEST_BYTES = 16
-PAGE = pa.binary(DIGEST_BYTES)
 # rows: a digest of the page's rows; checked: when the page was fetched or revalidated, in microseconds since 1970
 SCHEMA = pa.schema(
     [

@@ -1,8 +1,10 @@
-"""The option `incremental` of a pipeline."""
+"""The option `incremental` of a pipeline, and how a pass treats known pages; without Arrow."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import timedelta
+from enum import IntEnum
 from typing import Annotated, Self
 
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, model_validator
@@ -51,3 +53,26 @@ class Incremental(Arguments):
         if not self.keys or self.recheck == NEVER:
             return None
         return _DURATION.validate_python(self.recheck).total_seconds()
+
+
+class PageOutcome(IntEnum):
+    """The result of a request: a page, an unchanged known page, or a known page that no longer exists."""
+
+    FETCHED = 0
+    UNCHANGED = 1
+    GONE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Tracking:
+    """How a pass treats the pages that its job knows, which are in the folder `known`.
+
+    With `recheck_seconds` they are asked for again when they are older. With `asks_all` they always are: their links
+    are followed. With `has_validators` a request for a known page has the conditions of its last answer.
+    """
+
+    job: str
+    known: str | None
+    recheck_seconds: float | None = None
+    asks_all: bool = False
+    has_validators: bool = False

@@ -13,8 +13,9 @@ import pyarrow as pa
 import pyarrow.compute
 import xxhash
 
-from pipelines.incremental.known_pages import DIGEST_BYTES, PAGE, SCHEMA, KnownPages, digest_address
-from pipelines.incremental.places import PageOutcome
+from pipelines.coordination.seen_pages import DIGEST_BYTES, PAGE
+from pipelines.incremental.known_pages import SCHEMA, KnownPages, digest_address
+from pipelines.incremental.options import PageOutcome
 from pipelines.language.columns import ENGINE_COLUMNS
 from pipelines.language.json_values import to_json
 

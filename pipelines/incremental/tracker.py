@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import TypeVar
 
+from pipelines.coordination.messages import SeenPage
 from pipelines.fetch.fetcher import PageCache
 from pipelines.fetch.page import Page
 from pipelines.fetch.urls import mask_secrets
 from pipelines.incremental.known_pages import KnownPage, digest_address, load_known_pages
-from pipelines.incremental.places import PageOutcome, SeenPage, Tracking
+from pipelines.incremental.options import PageOutcome, Tracking
 
 Tag = TypeVar("Tag")
 NOT_MODIFIED = 304

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Self
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
+from pipelines.contract.questions import Found
 from pipelines.extract.document import Element
 from pipelines.inference.expectations import Expectation, SeenValues
 from pipelines.inference.field_counts import FieldCounts, Measure, MeasureCounts, Share, hash_value
-from pipelines.inference.reading import Found
 from pipelines.inference.records import ProvenField, ProvenSelectors
-from pipelines.inference.significance import is_all, is_more
 from pipelines.inference.values import get_value_type
 
 _MOST_KNOWN = 48  # values of a field by URL
@@ -23,6 +23,8 @@ _FEW_DOUBTS = 3
 _MIN_ONE = 5  # pages with one value
 _SHIFTED = 0.8  # of the values on one side of the earlier median
 _ASKED: tuple[Measure, ...] = ("fill", "known", "type", "disagreement")  # worth a look at few pages, too
+ERROR_RATE = 1e-5  # of one measure of one field in a run
+_ERROR_RATE_OF_ALL = 1e-3  # where all pages are doubtful: among more than 20 pages far below the other by itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,3 +175,35 @@ def add_baseline(field: ProvenField, counts: FieldCounts) -> ProvenField:
     earlier = {url: value for url, value in field.known.items() if url not in counts.known}
     known = dict([*counts.known.items(), *earlier.items()][:_MOST_KNOWN])
     return field.model_copy(update={"baseline": counts.model_copy(update={"known": {}}), "known": known})
+
+
+def is_more(then: Share, now: Share, looks: int = 1) -> bool:
+    """Return whether doubtful pages are more frequent than before; `looks` are the stretches that were looked at."""
+    return _has_larger_share(then, now) and find_probability(then, now) * max(looks, 1) < ERROR_RATE
+
+
+def is_all(then: Share, now: Share) -> bool:
+    """Return whether all pages are doubtful, where none or few were before: then fewer pages are enough."""
+    is_whole = 0 < now.of == now.doubted
+    return is_whole and _has_larger_share(then, now) and find_probability(then, now) < _ERROR_RATE_OF_ALL
+
+
+def _has_larger_share(then: Share, now: Share) -> bool:
+    return now.of > 0 and then.of > 0 and now.doubted * then.of > then.doubted * now.of
+
+
+def find_probability(then: Share, now: Share) -> float:
+    """Return the probability that so few of all doubtful pages are among the earlier ones, if both are of one kind."""
+    doubted, pages = then.doubted + now.doubted, then.of + now.of
+    whole = _log_choose(pages, doubted)
+    total = 0.0
+    for count in range(then.doubted, max(doubted - now.of, 0) - 1, -1):
+        part = math.exp(_log_choose(then.of, count) + _log_choose(now.of, doubted - count) - whole)
+        total += part
+        if part < total * 1e-12:
+            break
+    return total
+
+
+def _log_choose(n: int, k: int) -> float:
+    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)

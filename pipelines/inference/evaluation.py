@@ -11,16 +11,17 @@ from typing import cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from pipelines.contract.questions import Question
 from pipelines.extract.document import Document, Element
 from pipelines.fetch import Page
 from pipelines.inference.grounding import values_agree
 from pipelines.inference.page_reader import Means, PageReader, get_host
 from pipelines.inference.prompts import make_question
 from pipelines.inference.proving import MAX_SAMPLES, infer
-from pipelines.inference.questions import Question, Sample
+from pipelines.inference.questions import Sample
 from pipelines.inference.records import ProvenSelectors
 from pipelines.inference.templates import Templates, get_features
-from pipelines.models import ModelClient
+from pipelines.models.client import ModelClient
 
 
 class LabelledPage(BaseModel):

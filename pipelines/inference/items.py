@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 from selectolax.lexbor import LexborNode
 
+from pipelines.contract.questions import Kind
 from pipelines.extract.document import Element, HtmlElement
 from pipelines.inference.candidates import make_candidate, make_reading, make_selectors, rank_candidates
 from pipelines.inference.grounding import PageIndex
 from pipelines.inference.questions import GivenItem
 from pipelines.inference.reading import select_elements
-from pipelines.inference.records import Kind, Reading
+from pipelines.inference.records import Reading
 
 _MAX_ITEMS = 10  # that a model names of a page
 _SOURCES = 3  # items of a page that selectors are made from

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
 from selectolax.lexbor import LexborNode
 
-from pipelines.extract.document import Document, Element, HtmlElement
-from pipelines.extract.rows import Row
-from pipelines.fetch import Page
+from pipelines.contract.questions import ITEMS, Found, Question, Values
+from pipelines.extract.document import Element, HtmlElement
 from pipelines.inference.absence import ABSENT, says_absent
 from pipelines.inference.items import PageItems
 from pipelines.inference.metadata import find_stated, read_metadata
-from pipelines.inference.questions import ITEMS, Question
-from pipelines.inference.reading import Found, find_by_path, read_items, read_values
+from pipelines.inference.reading import find_by_path, read_items, read_values
 from pipelines.inference.records import ProvenSelectors
 
 NO_MODEL = (
@@ -27,14 +24,6 @@ NOT_PROVEN = (
     "no selector for this prompt is proven on pages of this kind; change the prompt, "
     "or delete its proven selectors, and the next run asks again"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Values:
-    """The values of a page by field, null where it lacks one; the `error` where no means serves some of the fields."""
-
-    found: Mapping[str, Found | None]
-    error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,13 +127,6 @@ def limit_to_segments(question: Question, element: Element) -> Question:
         tags.append(node.tag or "")
         node = node.parent
     return replace(question, scope="/".join(reversed(tags)))
-
-
-def parse_html(text: str, row: Row) -> Element:
-    """Return HTML or text of a column as a page at the address of its row."""
-    url = row.fetched.url or ""
-    body = text.encode("utf-8", "replace")
-    return Document(Page(url, url, 200, None, "text/html", "utf-8", body, datetime.now(UTC)), "html").root
 
 
 def get_host(element: Element) -> str:

@@ -1,11 +1,15 @@
-"""Prompts: the columns that a prompt names, like `title as name and price as cost`."""
+"""Prompts: the columns that they name, like `title as name and price as cost`, and the text that they ask about."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
-from pipelines.inference.questions import Question
+from pipelines.contract.questions import Question
+from pipelines.extract.document import Document, Element
+from pipelines.extract.rows import Row
+from pipelines.fetch import Page
 
 _RENAMED = re.compile(
     r"(?P<asked>[^,;:\n]*?)\bas\s+[\"'`]?(?P<name>[A-Za-z_]\w*)[\"'`]?(?=\s*(?:[,;.\n]|and\b|$))", re.IGNORECASE
@@ -26,6 +30,13 @@ def make_question(prompt: str | Sequence[str]) -> Question:
             if name.casefold() not in map(str.casefold, fields):
                 fields[name] = asked
     return Question("; ".join(prompts), tuple(fields), asked=tuple(fields.values()))
+
+
+def parse_html(text: str, row: Row) -> Element:
+    """Return HTML or text of a column as a page at the address of its row."""
+    url = row.fetched.url or ""
+    body = text.encode("utf-8", "replace")
+    return Document(Page(url, url, 200, None, "text/html", "utf-8", body, datetime.now(UTC)), "html").root
 
 
 def _find_names(prompt: str, is_item: bool) -> list[tuple[str, str]]:

@@ -8,17 +8,16 @@ from datetime import UTC, datetime
 from typing import cast
 from urllib.parse import urlsplit
 
+from pipelines.contract.questions import ITEMS, Found, Question
 from pipelines.extract.document import HtmlElement
 from pipelines.inference.candidates import has_enough, make_candidate, make_reading, make_readings, rank_candidates
 from pipelines.inference.grounding import Grounded, Location, PageIndex, is_supported, values_agree
 from pipelines.inference.items import PageItems, complete_items, ground_items, items_agree, make_item_readings
 from pipelines.inference.pruning import prune_html, prune_text
 from pipelines.inference.questions import (
-    ITEMS,
     GivenItem,
     GivenValue,
     ProposedReading,
-    Question,
     Sample,
     get_values,
     make_data,
@@ -27,10 +26,12 @@ from pipelines.inference.questions import (
     make_reading_answer,
     make_reading_task,
 )
-from pipelines.inference.reading import Found, get_path, read_value, select_elements
+from pipelines.inference.reading import get_path, read_value, select_elements
 from pipelines.inference.records import Candidate, ProvenField, ProvenSelectors, Reading, RecordedUsage
 from pipelines.inference.values import describe_values
-from pipelines.models import Budget, ModelClient, ModelFailed, Usage
+from pipelines.models.budget import Budget, Usage
+from pipelines.models.client import ModelClient
+from pipelines.models.failures import ModelFailed
 
 MAX_CALLS = 5
 MAX_SAMPLES = 12

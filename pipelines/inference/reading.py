@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 
 from selectolax.lexbor import LexborNode
 
+from pipelines.contract.questions import Found
 from pipelines.extract.document import Element, HtmlElement
 from pipelines.extract.images import find_source
 from pipelines.extract.patterns import SelectorFailed, SlowPattern
@@ -17,17 +17,6 @@ from pipelines.inference.records import Candidate, ProvenField, ProvenSelectors,
 
 _STEP = re.compile(r"([^/\[]+)\[(\d+)\]")  # of a path
 _MIN_FALLBACK = 40  # the stability of a candidate that may be read in place of the first
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A value with its evidence: the text that it was read from, the path of its element, the page, and the means."""
-
-    value: str
-    text: str
-    path: str
-    url: str
-    method: str
 
 
 def read_values(record: ProvenSelectors, element: Element) -> Mapping[str, Found | None]:

@@ -10,12 +10,12 @@ from typing import Annotated, Any, Literal, Self, cast
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
+from pipelines.contract.questions import Kind
 from pipelines.extract.selectors import SelectorError, compile_selector
 from pipelines.inference.field_counts import FieldCounts
 
 MAX_SELECTOR = 300  # characters
 SHOWN = ("selector", "score", "samples")
-Kind = Literal["values", "links", "segments"]
 StepAction = Literal["click", "type", "select", "scroll_to_bottom", "wait"]
 ValueType = Literal["number", "text", "url"]
 _PATTERNS = re.compile(r":matches|~=|^\s*\$", re.IGNORECASE)  # regular expressions and JSONPath

@@ -6,17 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from pipelines.contract.questions import ITEMS
 from pipelines.inference.candidates import make_candidate, make_readings, rank_candidates
 from pipelines.inference.drift import Drift
 from pipelines.inference.expectations import Expectation, SeenValues
 from pipelines.inference.field_counts import Measure
 from pipelines.inference.grounding import PageIndex, values_agree
 from pipelines.inference.proving import Inference
-from pipelines.inference.questions import ITEMS, Sample
+from pipelines.inference.questions import Sample
 from pipelines.inference.reading import get_path, read_field, read_value, select_elements
 from pipelines.inference.records import Candidate, ProvenField, ProvenSelectors, Reading
 from pipelines.inference.values import get_value_type
-from pipelines.models import ModelFailed
+from pipelines.models.failures import ModelFailed
 
 MAX_REPAIRS = 2  # of one template and question in a run
 _MIN_FIT = 0.8  # of the pages that a repaired field has to read as before

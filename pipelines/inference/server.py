@@ -13,25 +13,36 @@ from functools import partial
 from typing import cast
 from urllib.parse import urlsplit
 
+from pipelines.contract.questions import Question
 from pipelines.coordination.messages import InferenceMessage, Member, Readings, Sample, Waiting
 from pipelines.extract.document import Element
 from pipelines.inference.drift import Drift, add_baseline, find_doubted, find_drift
 from pipelines.inference.expectations import MIN_BASELINE
 from pipelines.inference.field_counts import Measure
-from pipelines.inference.groups import PageAnswer, Result, SampleGroup, locate_sample, make_learned
+from pipelines.inference.groups import (
+    PageAnswer,
+    Result,
+    SampleGroup,
+    locate_sample,
+    make_learned,
+    make_samples,
+    parse_sample,
+)
 from pipelines.inference.page_reader import NO_MODEL
 from pipelines.inference.proving import MAX_SAMPLES, Inference, infer
 from pipelines.inference.pruning import prune_text
-from pipelines.inference.questions import ModelAnswer, Question, make_data, make_naming_task
+from pipelines.inference.questions import ModelAnswer, make_data, make_naming_task
 from pipelines.inference.questions import Sample as QuestionSample
 from pipelines.inference.records import ProvenSelectors
 from pipelines.inference.repairs import MAX_REPAIRS, DoubtfulPage, DriftReport, repair_record
-from pipelines.inference.samples import make_samples, parse_sample
 from pipelines.inference.step_recorder import StepRecorder, count_all
 from pipelines.inference.store import SelectorStore
 from pipelines.inference.tallies import Tallies
 from pipelines.inference.templates import Templates
-from pipelines.models import Budget, HostLedger, ModelClient, ModelFailed, Usage
+from pipelines.models.budget import Budget, Usage
+from pipelines.models.client import ModelClient
+from pipelines.models.failures import ModelFailed
+from pipelines.models.ledger import HostLedger
 
 _log = logging.getLogger(__name__)
 _THREADS = 4

@@ -12,13 +12,13 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
+from pipelines.columns.types import UnknownType, format_type, parse_type
 from pipelines.duckdb.failures import describe_failure
 from pipelines.duckdb.file_types import FileTypes
 from pipelines.duckdb.lockdown import Refused, check_statement, lock_down, open_database
 from pipelines.duckdb.macros import find_macros
 from pipelines.duckdb.storable_rows import select_storable
 from pipelines.duckdb.views import View, quote_identifier
-from pipelines.engine.types import UnknownType, format_type, parse_type
 from pipelines.errors import RunError, SqlError
 from pipelines.local.tables import sort_rows
 from pipelines.sql.pipeline_query import translate_query

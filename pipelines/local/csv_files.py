@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from pipelines.columns.types import parse_type
 from pipelines.engine.csv_records import BLANK, OpenQuote, count_values, describe_fault, describe_load
-from pipelines.engine.types import parse_type
 from pipelines.errors import NeedsSpark, RunError
 from pipelines.language.columns import ENGINE_COLUMNS, INTERNAL_COLUMNS, Columns
 from pipelines.language.engines import LOADED_BYTES

@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipelines.columns.types import get_columns
 from pipelines.engine.json_rows import InvalidRow, Values, convert_values, read_object
-from pipelines.engine.types import get_columns
 from pipelines.errors import NeedsSpark, RunError
 from pipelines.filesystem import StoredFile, has_file, is_local, list_data_files, open_filesystem, read_file
 from pipelines.language.columns import Columns

@@ -12,6 +12,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from pipelines.browser.model import find_missing_browser
+from pipelines.columns.types import get_columns
 from pipelines.contract.context import RunContext
 from pipelines.coordination.client import connect
 from pipelines.engine.definition import Pass
@@ -28,7 +29,6 @@ from pipelines.engine.progress import ProgressReporter
 from pipelines.engine.record_batches import build_pass_schema
 from pipelines.engine.schema import LINK, OPEN, build_rows_schema, build_seeds
 from pipelines.engine.segment import Segment
-from pipelines.engine.types import get_columns
 from pipelines.engine.walk import Engine
 from pipelines.engine.worker import run_pass
 from pipelines.errors import NeedsSpark, RunError

@@ -15,7 +15,7 @@ from pipelines.planning.plan import Plan
 from pipelines.planning.stage import Source, Stage
 
 CODE, JAVA_CODE = "needs-spark", "missing-java"
-# those of pipelines.engine.types, which imports Arrow: the service chooses without it
+# those of pipelines.columns.types, which imports Arrow: the service chooses without it
 _KNOWN_TYPE = re.compile(
     r"(?:[<>,\s]|array|map|struct|`(?:[^`]|``)*`:|\w+:|boolean|tinyint|smallint|int|bigint|float|double|string|binary"
     r"|date|timestamp|timestamp_ntz|void|json|unknown|decimal(?:\(\d+,\s*\d+\))?)*"

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute
 import pyarrow.parquet as pq
 
+from pipelines.columns.appending import fit_columns
+from pipelines.columns.types import UnknownType, format_type, parse_type
 from pipelines.contract.report import Changes, WrittenFiles
-from pipelines.engine.appending import fit_columns
 from pipelines.engine.history import States, Transition, describe_key_fault
-from pipelines.engine.types import UnknownType, format_type, parse_type
 from pipelines.errors import NeedsSpark, RunError
 from pipelines.filesystem import open_filesystem
 from pipelines.language.engines import LOADED_BYTES, LOADED_ROWS

@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from pipelines.columns.types import format_type
 from pipelines.engine.key_types import describe_repeated_key, find_key_type
-from pipelines.engine.types import format_type
 from pipelines.errors import RunError
 
 _NAN = object()  # equal to itself, as NaN is in Spark

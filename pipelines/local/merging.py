@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.engine.appending import describe_equal_keys
+from pipelines.columns.appending import describe_equal_keys
 from pipelines.errors import RunError
 from pipelines.filesystem import list_data_files, open_filesystem
 

@@ -13,12 +13,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipelines.columns.appending import FittedColumn, check_merged, fit_appended, rewrites_files, widen_columns
+from pipelines.columns.types import format_type, parse_type
 from pipelines.contract.context import RunContext
 from pipelines.contract.report import WrittenFiles
 from pipelines.contract.request import Target
-from pipelines.engine.appending import FittedColumn, check_merged, fit_appended, rewrites_files, widen_columns
 from pipelines.engine.local_files import find_header, move_rows, names_file
-from pipelines.engine.types import format_type, parse_type
 from pipelines.errors import RunError, summarize_error
 from pipelines.filesystem import find_storage_failure, is_disk_full, is_local, list_data_files, open_filesystem
 from pipelines.language.formats import Mode

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from pipelines.columns.types import get_columns, parse_type
 from pipelines.engine.result_checks import (
     CheckResult,
     Rejected,
@@ -16,7 +17,6 @@ from pipelines.engine.result_checks import (
     judge_rejected,
     list_row_checks,
 )
-from pipelines.engine.types import get_columns, parse_type
 from pipelines.language.columns import Columns
 from pipelines.planning.check import REJECTED_CHECK, REJECTED_REASON, Check, CheckCall
 from pipelines.planning.past import CheckContext

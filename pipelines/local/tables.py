@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute
 import xxhash
 
+from pipelines.columns.types import parse_type
 from pipelines.engine.schema import LINK, OPEN, WITHOUT_VALUES
-from pipelines.engine.types import parse_type
 from pipelines.errors import RunError
 from pipelines.language.columns import Columns, list_own_columns
 

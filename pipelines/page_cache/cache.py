@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import uuid
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,16 +13,17 @@ from typing import Self
 from pipelines.fetch.fetcher import TEMPORARY_STATUSES
 from pipelines.fetch.page import Page, parse_http_date
 from pipelines.fetch.urls import list_spellings
-from pipelines.filesystem import S3Access, is_local
+from pipelines.filesystem import S3Access, create_folder, is_local, list_data_files, read_file, write_file
 from pipelines.page_cache.options import CacheOptions
 from pipelines.page_cache.store import PageStore, SqlitePageStore, hash_key
-from pipelines.page_cache.used_pages import UsedPages, read_used_pages
 
 _log = logging.getLogger(__name__)
 
 _CACHEABLE = frozenset((200, 203, 204, 300, 301, 308, 404, 405, 410, 414))
 _DIRECTIVE = re.compile(r'([a-z-]+)(?:\s*=\s*"?([^",\s]*)"?)?')
 _MAX_SECONDS = 10 * 365 * 86400
+_KEY_BYTES = 16
+_LARGEST = 100_000  # keys of a file
 
 
 class ExecutionPageCache:
@@ -198,3 +200,34 @@ def _get_time_left(expires: str, page: Page) -> timedelta:
     if at is None:  # like 0, which has passed (section 5.3)
         return timedelta()
     return max(timedelta(), at - (parse_http_date(page.header("date") or "") or page.fetched_at))
+
+
+class UsedPages:
+    """Writes the keys of pages into files of a folder, which several processes share. Its files are small."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._keys: dict[bytes, None] = {}
+
+    def add(self, key: bytes) -> None:
+        self._keys[key] = None
+        if len(self._keys) >= _LARGEST:
+            self.close()
+
+    def close(self) -> None:
+        """Write the keys. Raise OSError."""
+        if self._keys:
+            create_folder(self._folder)
+            write_file(f"{self._folder}/{uuid.uuid4().hex}.keys", b"".join(self._keys))
+            self._keys.clear()
+
+
+def read_used_pages(folders: Iterable[str], access: S3Access | None = None) -> dict[bytes, None]:
+    """Return the keys of all files of the folders, some of which may be missing. Raise OSError."""
+    files = [file.path for folder in folders for file in list_data_files(folder, access=access)]
+    contents = (read_file(path, access) or b"" for path in files)
+    return {
+        content[start : start + _KEY_BYTES]: None
+        for content in contents
+        for start in range(0, len(content), _KEY_BYTES)
+    }

@@ -10,9 +10,7 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, model_validator
 
 from pipelines.errors import ArgumentError, NeedsSpark, RunError
 from pipelines.language.columns import Columns, quote_column
-from pipelines.language.expressions import Expression, check_expression, find_expression_columns
 from pipelines.language.parameters import has_reference
-from pipelines.language.predicates import build_condition
 from pipelines.planning.check import SINGLE_TYPES, Check, ColumnName, ColumnNames, LocalCheck, RowCheck, register_check
 from pipelines.planning.past import (
     LEAST,
@@ -25,6 +23,8 @@ from pipelines.planning.past import (
     format_rows,
     format_share,
 )
+from pipelines.sql.expressions import Expression, check_expression, find_expression_columns
+from pipelines.sql.predicates import build_condition
 
 if TYPE_CHECKING:
     import pyarrow as pa

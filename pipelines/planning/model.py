@@ -31,7 +31,7 @@ from pipelines.language.engines import EngineName
 from pipelines.language.formats import FORMATS, PARQUET_FORMATS, TABLE_FORMATS, Mode, check_target
 from pipelines.language.names import validate_choice
 from pipelines.language.nodes import Node
-from pipelines.models import ModelOptions
+from pipelines.models.options import ModelOptions
 from pipelines.planning.check import CheckCall
 from pipelines.planning.stage import CredentialName, Render, Stage, check_credential
 

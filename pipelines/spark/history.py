@@ -12,9 +12,9 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
+from pipelines.columns.appending import fit_columns
 from pipelines.contract.context import escape_pattern
 from pipelines.contract.report import Changes, WrittenFiles
-from pipelines.engine.appending import fit_columns
 from pipelines.engine.history import States, Transition, describe_key_fault
 from pipelines.errors import RunError
 from pipelines.filesystem import delete_folder

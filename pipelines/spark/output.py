@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
 from functools import partial, reduce
 from pathlib import Path
+from typing import cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,10 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from pipelines.contract.context import RunContext, escape_pattern
-from pipelines.contract.report import MergedVersion, SavedRows, WrittenFiles
-from pipelines.contract.request import OUTPUT, Files, Target
-from pipelines.engine.appending import (
+from pipelines.columns.appending import (
     FittedColumn,
     check_merged,
     describe_equal_keys,
@@ -29,8 +27,11 @@ from pipelines.engine.appending import (
     rewrites_files,
     widen_columns,
 )
+from pipelines.columns.types import parse_type
+from pipelines.contract.context import RunContext, escape_pattern
+from pipelines.contract.report import MergedVersion, SavedRows, WrittenFiles
+from pipelines.contract.request import OUTPUT, Files, Target
 from pipelines.engine.local_files import find_header, move_rows, names_file
-from pipelines.engine.types import parse_type
 from pipelines.errors import RunError
 from pipelines.filesystem import (
     StoredFile,
@@ -46,10 +47,9 @@ from pipelines.language.columns import quote_column
 from pipelines.language.formats import TABLE_FORMATS, Mode, describe_unnamable_column
 from pipelines.planning.model import Output
 from pipelines.planning.plan import Plan, Step
-from pipelines.planning.stage import Export, Sink
+from pipelines.planning.stage import STAGES, Export, Sink
+from pipelines.spark.dataframes import write_files
 from pipelines.spark.tasks import iter_batches
-from pipelines.stages.dataframes import write_files
-from pipelines.stages.save import make_sink
 from pipelines.tables.commits import Write, list_covered, select_fitted, write_version
 from pipelines.tables.spark_tables import open_table
 from pipelines.tables.stored import measure_partitions
@@ -230,7 +230,7 @@ class Saves:
         """Return the rows that become the output, in document order where that is one file."""
         if output.own_path is None or self._context.saves_folder is not None:
             return rows
-        return order_rows(rows) if self.writes_file(make_sink(output, output.own_path)) else rows
+        return order_rows(rows) if self.writes_file(_make_sink(output, output.own_path)) else rows
 
     def writes_file(self, stage: Sink) -> bool:
         """Return whether the rows become one file at a local path or in a bucket, in document order."""
@@ -259,13 +259,13 @@ class Saves:
         """Write the output also to its path, if that is in a bucket of the user or of a machine without a service."""
         address = self._context.resolve_address(output.path) if output.path else None
         if output.own_path and not address and self._context.saves_folder is None:
-            self.write(make_sink(output, output.own_path), rows)
+            self.write(_make_sink(output, output.own_path), rows)
             return
         if address and output.format in TABLE_FORMATS:
             write = Write(output.mode, output.keys, output.partition_by, "", self._since)
             self._moves.append(partial(write_table, rows, output.format, address, write, Target()))
         elif address and not (output.mode is Mode.IGNORE and self._context.has_rows(output.path or "")):
-            one_file = self.writes_file(make_sink(output, output.path or ""))
+            one_file = self.writes_file(_make_sink(output, output.path or ""))
             folder = self._stage_upload(address, output.mode, one_file)
             write_files(rows.coalesce(1) if one_file else rows, folder, output.format, output.partition_by)
 
@@ -341,6 +341,13 @@ class Saves:
 
         self._moves.append(move)
         return str(staged)
+
+
+def _make_sink(output: Output, path: str) -> Sink:
+    """Return the save stage that writes the rows of an output to its own path."""
+    keys = {"keys": output.keys} if output.keys else {}
+    given = {"path": path, "mode": output.mode, "partitionBy": output.partition_by, **keys}
+    return cast("type[Sink]", STAGES.find(f"save_{output.format}").thing).model_validate(given)
 
 
 def _protect_files(rows: DataFrame, path: str) -> WrittenFiles:

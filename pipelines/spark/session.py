@@ -17,14 +17,14 @@ from pipelines.errors import RunError
 from pipelines.filesystem import S3Access, list_bucket_access, load_storage_access, load_user_access
 from pipelines.http_client.guard import SPARK_PAGE_PORTS
 from pipelines.java import JAVA_WANTED, describe_java, find_missing_java
-from pipelines.language.expressions import REFUSED
 from pipelines.registry import find_plugin_folders
 from pipelines.spark import jars
 from pipelines.spark.cluster import LOOPBACK, await_executors, find_own_address, is_local_master
 from pipelines.spark.java_process import DEFAULT_HEAP, register_java
+from pipelines.sql.expressions import REFUSED
 from pipelines.tables.delta_functions import keep_delta_functions, list_registries
 
-# an archive of Spark's classes, which pipelines.app_cds writes; its warnings would go to standard output
+# an archive of Spark's classes, which driver.app_cds writes; its warnings would go to standard output
 APP_CDS_ARCHIVE = Path(sys.prefix) / "share/spindle/spark-classes.jsa"
 APP_CDS_LOGGING = "-Xlog:cds*=off"
 LOGGING = Path(__file__).with_name("log4j2.properties")

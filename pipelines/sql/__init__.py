@@ -1,1 +1,1 @@
-"""Trino's SQL, checked and translated to DuckDB's: for queries of the service, and for pipelines that say so."""
+"""SQL of pipelines, checked and traced, and Trino's SQL, checked and translated to DuckDB's."""

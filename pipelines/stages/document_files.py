@@ -213,7 +213,7 @@ pipeline:
     def load_locally(self, context: RunContext) -> tuple[pa.Table, Columns]:
         import pyarrow as pa
 
-        from pipelines.engine.types import parse_type
+        from pipelines.columns.types import parse_type
         from pipelines.transforms.schema import infer_schema, keep_matching_values, mix_types
 
         planned = dict((("file", "string"), *self.list_columns()))

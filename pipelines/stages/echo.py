@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
 from pipelines.language.json_values import PREVIEW_LENGTH, list_records
 from pipelines.planning.stage import Capabilities, TableStage, register_stage
-from pipelines.stages.dataframes import first_rows, to_records
+from pipelines.spark.dataframes import first_rows, to_records
 
 if TYPE_CHECKING:
     import pyarrow as pa

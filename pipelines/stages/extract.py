@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from pipelines.contract.questions import Question, QuestionReader
 from pipelines.contract.workers import Tools
 from pipelines.errors import ArgumentError
 from pipelines.extract import SelectorFailed, compile_selector
@@ -18,8 +19,7 @@ from pipelines.extract.jsonpath import is_json_path
 from pipelines.extract.rows import PageSelector, Row
 from pipelines.extract.selectors import SelectorText
 from pipelines.extract.tables import name_columns, read_row
-from pipelines.inference import PageReader, Question, make_question
-from pipelines.inference.page_reader import parse_html
+from pipelines.inference.prompts import make_question, parse_html
 from pipelines.language.columns import Columns
 from pipelines.language.names import normalize
 from pipelines.language.origins import OTHERS, Origin
@@ -112,7 +112,7 @@ def _requires_answer(extractors: tuple[Extractor, ...], prompt: str) -> bool:
 
 
 def _ask(
-    question: Question, find: Callable[[Row], Element | None], reader: PageReader, row: Row
+    question: Question, find: Callable[[Row], Element | None], reader: QuestionReader, row: Row
 ) -> tuple[object, str | None]:
     """Return the answer to a question about a row, and why there is none."""
     if (element := find(row)) is None:

@@ -161,8 +161,8 @@ pipeline:
     def load_locally(self, context: RunContext) -> tuple[pa.Table, Columns]:
         import pyarrow as pa
 
+        from pipelines.columns.types import get_columns
         from pipelines.engine.json_rows import InvalidRow, Values, convert_values, read_value
-        from pipelines.engine.types import get_columns
 
         if (files := context.inputs.get(GIVEN_ROWS)) is None:
             raise RunError("load_rows has no rows: give them by --rows FILE, or as 'rows' in the body of execute")

@@ -8,14 +8,13 @@ from typing import Any, Self, cast
 
 from pydantic import Field, field_validator, model_validator
 
+from pipelines.contract.questions import Found, Question, Values
 from pipelines.contract.workers import Tools
 from pipelines.errors import ArgumentError
 from pipelines.extract.document import Element
 from pipelines.extract.extractors import Extractor
 from pipelines.extract.rows import PageSelector, Row
-from pipelines.inference import Question, Values, make_question
-from pipelines.inference.page_reader import parse_html
-from pipelines.inference.reading import Found
+from pipelines.inference.prompts import make_question, parse_html
 from pipelines.language.columns import Columns, check_not_reserved
 from pipelines.language.names import normalize, truncate
 from pipelines.language.origins import Origin

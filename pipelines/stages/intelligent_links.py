@@ -10,10 +10,10 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 
 from pipelines.browser.actions import Browsing
 from pipelines.browser.actions.prompt import Prompt
+from pipelines.contract.questions import Question
 from pipelines.contract.workers import Tools
 from pipelines.extract.document import Element
 from pipelines.extract.rows import Link, PageSelector, Row
-from pipelines.inference import Question
 from pipelines.inference.lists import find_main_links, find_next_links
 from pipelines.language.names import normalize, truncate
 from pipelines.planning.stage import Fetching, LinkStage, register_stage

@@ -7,15 +7,16 @@ from collections.abc import Callable, Iterable, Iterator
 
 from pydantic import Field
 
-from pipelines.answers import AnswerPending
+from pipelines.contract.questions import Question, QuestionReader
 from pipelines.contract.workers import Tools
+from pipelines.errors import AnswerPending
 from pipelines.extract import SelectorFailed, compile_selector
 from pipelines.extract.document import Element
 from pipelines.extract.rows import Row
 from pipelines.extract.selectors import SelectorError
 from pipelines.extract.tables import name_columns
-from pipelines.inference import PageReader, Question, make_question
 from pipelines.inference.lists import find_main_list, find_table
+from pipelines.inference.prompts import make_question
 from pipelines.language.columns import Columns
 from pipelines.language.names import normalize, truncate
 from pipelines.planning.stage import RowStage, register_stage
@@ -109,7 +110,7 @@ pipeline:
 
         return segments
 
-    def _build_finder(self, reader: PageReader) -> Callable[[Element], tuple[list[Element], str | None]]:
+    def _build_finder(self, reader: QuestionReader) -> Callable[[Element], tuple[list[Element], str | None]]:
         if normalize(self.seg_prompt) == _AUTO:
             return lambda element: (find_main_list(element), None)
         if is_selector(self.seg_prompt):

@@ -17,7 +17,7 @@ from pipelines.language.columns import INTERNAL_COLUMNS, Columns, quote_column
 from pipelines.language.formats import list_format_libraries
 from pipelines.language.names import validate_choice
 from pipelines.planning.stage import CredentialName, Source, check_credential, register_stage
-from pipelines.stages.dataframes import hide_bounds
+from pipelines.spark.dataframes import hide_bounds
 from pipelines.stages.documents import download_file, is_web_address
 from pipelines.tables.snapshots import get_version_option
 

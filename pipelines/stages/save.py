@@ -6,12 +6,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pipelines.planning.stage import Sink, register_stage
-from pipelines.stages.dataframes import write_files
+from pipelines.spark.dataframes import write_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-    from pipelines.planning.model import Output
 
 
 class FileSink(Sink):
@@ -137,10 +135,3 @@ pipeline:
 WRITERS: Mapping[str, type[Sink]] = {
     each.format: each for each in (SaveCsv, SaveJsonl, SaveParquet, SaveAvro, SaveDelta, SaveIceberg)
 }
-
-
-def make_sink(output: Output, path: str) -> Sink:
-    """Return the save stage that writes the rows of an output to its own path."""
-    keys = {"keys": output.keys} if output.keys else {}
-    given = {"path": path, "mode": output.mode, "partitionBy": output.partition_by, **keys}
-    return WRITERS[output.format].model_validate(given)

@@ -102,7 +102,7 @@ pipeline:
         columns = Columns((("lastmod", "string"),))
         import pyarrow as pa
 
-        from pipelines.engine.types import parse_type
+        from pipelines.columns.types import parse_type
 
         rows = [*zip(*self._find_pages(context), strict=True)] or [(), (), ()]
         arrays = [pa.array(values, parse_type(type_)) for values, type_ in zip(rows, _TYPES.values(), strict=True)]

@@ -12,7 +12,11 @@ from pydantic import Field, ValidationInfo, field_validator
 from pipelines.contract.request import make_table_key
 from pipelines.errors import ArgumentError, RunError
 from pipelines.language.columns import ENGINE_COLUMNS, UNKNOWN, Columns, list_own_columns
-from pipelines.language.expressions import (
+from pipelines.language.origins import OTHERS, Origin, SourceColumn
+from pipelines.language.parameters import has_reference
+from pipelines.planning.stage import Capabilities, TableStage, register_stage
+from pipelines.spark.dataframes import materialize, number_rows
+from pipelines.sql.expressions import (
     ROWS,
     SqlDialect,
     add_selected,
@@ -31,11 +35,7 @@ from pipelines.language.expressions import (
     reads_rows,
     selects_ordinal,
 )
-from pipelines.language.origins import OTHERS, Origin, SourceColumn
-from pipelines.language.parameters import has_reference
-from pipelines.language.query_lineage import trace_query
-from pipelines.planning.stage import Capabilities, TableStage, register_stage
-from pipelines.stages.dataframes import materialize, number_rows
+from pipelines.sql.query_lineage import trace_query
 from pipelines.stages.load import read_table
 from pipelines.stages.tables import PLACE
 

@@ -10,11 +10,11 @@ from pydantic import Field, field_validator
 from pipelines.errors import NeedsSpark, RunError
 from pipelines.language.arguments import Arguments
 from pipelines.language.columns import ENGINE_COLUMNS, JSON, UNKNOWN, Columns, add_engine_columns, quote_column
-from pipelines.language.expressions import Expression, check_expression, check_resolved, find_expression_columns
 from pipelines.language.parameters import has_reference, parse_column_reference
-from pipelines.language.predicates import build_condition
 from pipelines.planning.stage import Capabilities, Reset, TableStage, register_stage
-from pipelines.stages.dataframes import materialize, number_rows
+from pipelines.spark.dataframes import materialize, number_rows
+from pipelines.sql.expressions import Expression, check_expression, check_resolved, find_expression_columns
+from pipelines.sql.predicates import build_condition
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -97,7 +97,7 @@ pipeline:
         return rows.withColumn(PLACE, place).where(F.col(PLACE) == 1).drop(PLACE)
 
     def apply_locally(self, rows: pa.Table, context: RunContext) -> pa.Table:
-        from pipelines.engine.types import get_columns
+        from pipelines.columns.types import get_columns
         from pipelines.local.tables import drop_repeated_rows
 
         keys = self.list_references() or tuple(name for name in rows.column_names if name not in ENGINE_COLUMNS)
@@ -174,7 +174,7 @@ pipeline:
         return number_rows(materialize(rows).orderBy(*keys, "_ordinal"))
 
     def apply_locally(self, rows: pa.Table, context: RunContext) -> pa.Table:
-        from pipelines.engine.types import get_columns
+        from pipelines.columns.types import get_columns
         from pipelines.local.tables import sort_by_columns
 
         if self.needs_spark(get_columns(rows.schema)):
@@ -209,7 +209,7 @@ pipeline:
         return rows.where(check_resolved(check_expression, self.expression))
 
     def apply_locally(self, rows: pa.Table, context: RunContext) -> pa.Table:
-        from pipelines.engine.types import get_columns
+        from pipelines.columns.types import get_columns
 
         condition = build_condition(check_resolved(check_expression, self.expression), get_columns(rows.schema))
         if condition is None:

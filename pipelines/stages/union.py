@@ -14,7 +14,7 @@ from pipelines.language.columns import ENGINE_COLUMNS, Columns
 from pipelines.language.names import validate_choice
 from pipelines.language.origins import OTHERS, Origin
 from pipelines.planning.stage import Capabilities, Source, Stage, TableStage, register_stage, trace_sources
-from pipelines.stages.dataframes import materialize
+from pipelines.spark.dataframes import materialize
 from pipelines.stages.load import READERS, FileSource
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
+from pipelines.columns.appending import FittedColumn, fit_columns
 from pipelines.contract.report import TableVersion
 from pipelines.contract.request import Target
-from pipelines.engine.appending import FittedColumn, fit_columns
 from pipelines.errors import RunError
 from pipelines.language.columns import quote_column
 from pipelines.language.formats import Mode

@@ -12,9 +12,9 @@ from uuid import uuid4
 from pyspark.sql import Column, DataFrame, DataFrameWriterV2, SparkSession
 from pyspark.sql import functions as F
 
+from pipelines.columns.appending import FittedColumn
+from pipelines.columns.widening import adds_fields_only
 from pipelines.contract.report import TableVersion
-from pipelines.engine.appending import FittedColumn
-from pipelines.engine.widening import adds_fields_only
 from pipelines.filesystem import read_file
 from pipelines.language.columns import quote_column, quote_text
 from pipelines.tables.commits import DELTA_AUTHOR, GONE, MAX_COMMITS, Commit, Table, mark_gone, select_fitted

@@ -10,9 +10,11 @@ import pytest
 from cli.check import check
 from cli.output import OutputFile
 from cli.run import run
-from pipelines.inference import ProvenSelectors, get_features, infer
+from pipelines.inference.proving import infer
+from pipelines.inference.records import ProvenSelectors
 from pipelines.inference.store import SelectorStore
-from pipelines.models import ModelClient
+from pipelines.inference.templates import get_features
+from pipelines.models.client import ModelClient
 from tests.api.world import store_record
 from tests.support.api import Api
 from tests.support.commands import Spindle

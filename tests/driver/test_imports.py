@@ -10,3 +10,9 @@ from tests.support.imports import list_imported
 @pytest.mark.parametrize("module", ["driver.execution", "driver.__main__", "cli.run"])
 def test_spark_is_not_loaded_before_it_is_needed(module: str) -> None:
     assert list_imported(f"import {module}", ("pyspark", "py4j")) == []
+
+
+def test_a_driver_loads_no_models_and_no_second_http_client_before_a_pipeline_asks() -> None:
+    unused = ("httpx", "pipelines.inference.server", "pipelines.inference.shared_reader", "pipelines.models.client")
+    start = "import driver.execution; from pipelines.registry import load_own_plugins; load_own_plugins()"
+    assert list_imported(start, unused) == []

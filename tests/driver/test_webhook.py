@@ -18,10 +18,8 @@ def receiver() -> Iterator[Receiver]:
 
 
 @pytest.fixture
-def client(receiver: Receiver) -> Iterator[WebhookClient]:
-    client = WebhookClient(receiver.url, SECRET)
-    yield client
-    client.close()
+def client(receiver: Receiver) -> WebhookClient:
+    return WebhookClient(receiver.url, SECRET)
 
 
 def test_a_message_is_retried_under_the_same_id_until_accepted(receiver: Receiver, client: WebhookClient) -> None:
@@ -50,6 +48,5 @@ def test_retries_stop_when_patience_is_over(client: WebhookClient, receiver: Rec
 
 def test_an_unreachable_service_fails_the_message() -> None:
     client = WebhookClient("http://127.0.0.1:1/", "whsec_AAAA")
-    with pytest.raises(WebhookFailed, match="ConnectError"):
+    with pytest.raises(WebhookFailed, match="did not accept the report"):
         client.send({}, patience=0)
-    client.close()

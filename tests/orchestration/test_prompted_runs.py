@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from core.infra.settings import Settings
-from core.lifecycle.executions.allowances import find_allowance
+from core.lifecycle.executions.spec import find_allowance
 from core.tables import Execution
 from tests.orchestration.test_run import EVENTS, ended_run, metadata
 from tests.support.models import KEY, ModelServer, answer_truth, serve_model

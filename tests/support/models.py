@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from pydantic import SecretStr
 
-from pipelines.models import Model
+from pipelines.models.model_choice import Model
 from tests.support.servers import Handler, serve
 
 Json = dict[str, Any]

@@ -21,8 +21,8 @@ from pipelines.language.json_values import list_records
 from pipelines.local.engine_choice import choose_engine
 from pipelines.local.runner import LocalRunner
 from pipelines.pipeline import Pipeline, check_yaml
+from pipelines.spark.dataframes import to_records
 from pipelines.spark.runner import SparkRunner
-from pipelines.stages.dataframes import to_records
 from pipelines.transforms.transform import Transforms
 
 REVIEWS = """product,text,date,seen on

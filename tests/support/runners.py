@@ -28,7 +28,7 @@ from pipelines.fetch.files import FileFolder
 from pipelines.language.engines import Growth
 from pipelines.local.engine_choice import find_spark_need
 from pipelines.local.runner import LocalRunner
-from pipelines.models import ModelOptions
+from pipelines.models.options import ModelOptions
 from pipelines.pipeline import Pipeline
 from pipelines.planning.plan import Plan
 from pipelines.planning.stage import Export, Sink, TableStage

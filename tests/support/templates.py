@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipelines.inference import Question, Sample
+from pipelines.contract.questions import Question
+from pipelines.inference.questions import Sample
 from tests.support.pages import document
 
 HOST = "shop.test"

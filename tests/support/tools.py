@@ -4,6 +4,5 @@ from __future__ import annotations
 
 from pipelines.contract.workers import Tools
 from pipelines.extract.rows import PageTally
-from pipelines.inference import PageReader
 
-TOOLS = Tools(PageReader(), PageTally(0))
+TOOLS = Tools(PageTally(0))

@@ -10,7 +10,7 @@ import pyarrow as pa
 from core.data.files.stored_columns import is_number
 from core.errors import Conflict
 from core.tables import DatasetVersion
-from pipelines.engine.types import UnknownType, parse_type
+from pipelines.columns.types import UnknownType, parse_type
 from pipelines.language.names import suggest
 from pipelines.sql.type_names import convert_type
 

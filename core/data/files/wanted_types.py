@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from core.data.files.stored_columns import is_number
 from core.data.files.types import normalize_type
+from pipelines.columns.types import UnknownType, parse_type
 from pipelines.engine.json_rows import Values
 from pipelines.engine.text_types import Texts
-from pipelines.engine.types import UnknownType, parse_type
 
 
 class WantedTypes:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from pydantic import ValidationError, field_validator
 
 from core.infra.changes import Changes, Name, example
-from pipelines.models import ModelOptions
+from pipelines.models.options import ModelOptions
 
 MODEL = "model"  # the parameter that is a language model rather than a value, where it is a map
 

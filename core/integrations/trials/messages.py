@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-Cells = dict[str, Any]
+from core.infra.records import RECORD
 
 
 class TrialRequest(BaseModel):
@@ -31,44 +31,70 @@ class ProposalRequest(BaseModel):
     line: int | None
 
 
-class ShownPage(BaseModel):
-    """A page as it may be shown: no script, no address, and the number of every element in its attribute `n`."""
+class ShownPageRecord(BaseModel):
+    model_config = RECORD
 
     url: str
+    """Its address."""
     status: int | None
+    """The status that its server answered."""
     html: str | None
+    """Its elements without scripts, styles and addresses; the attribute `n` has the number of each."""
     problem: str | None = None
+    """Why there is no page to show; null otherwise."""
 
 
-class FoundSelector(BaseModel):
-    """A selector of the pipeline, its place in the text, and the numbers of the elements that it finds."""
+class FoundSelectorRecord(BaseModel):
+    model_config = RECORD
 
     line: int
+    """Its line in the pipeline."""
     start: int
+    """Where it begins in the pipeline, in characters."""
     end: int
+    """Where it ends there."""
     selector: str
+    """Its text."""
     elements: list[int]
+    """The numbers of the elements that it finds on the whole page."""
 
 
-class TrialAnswer(BaseModel):
+class TriedPipeline(BaseModel):
+    model_config = RECORD
+
     pipeline: str
+    """The pipeline that was tried."""
     columns: list[str] = []
-    rows: list[Cells] = []
+    """Names of the columns of the rows."""
+    rows: list[dict[str, Any]] = []
+    """The first rows; long values are cut."""
     pages: list[str] = []
-    shown: ShownPage | None = None
-    selectors: list[FoundSelector] = []
+    """Addresses of the pages that were fetched."""
+    shown: ShownPageRecord | None = None
+    """The page; null where none was fetched."""
+    selectors: list[FoundSelectorRecord] = []
+    """The pipeline's selectors in the order of its text."""
     notes: list[str] = []
+    """Pages that failed, selectors that found nothing, and the stage at which the trial ends before the pipeline."""
     problem: str | None = None
+    """Why the trial ended early; null otherwise."""
 
 
-class ProposedSelector(BaseModel):
+class ProposedSelectorRecord(BaseModel):
+    model_config = RECORD
+
     selector: str
+    """The selector."""
     stability: int
+    """How likely it survives changes of the page, 1 to 100."""
     elements: list[int]
+    """The numbers of the elements that it finds."""
     texts: list[str]
+    """The texts of the first of them."""
     pipeline: str
+    """The pipeline with the selector in it."""
 
 
 class ProposalAnswer(BaseModel):
-    proposals: list[ProposedSelector] = []
+    proposals: list[ProposedSelectorRecord] = []
     problem: str | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from core.integrations.trials.markup import NUMBER
-from core.integrations.trials.messages import ProposalAnswer, ProposalRequest, ProposedSelector
+from core.integrations.trials.messages import ProposalAnswer, ProposalRequest, ProposedSelectorRecord
 from pipelines.extract import Document, Element, HtmlElement, compile_selector
 from pipelines.fetch import Page
 from pipelines.inference.candidates import make_reading, make_selectors, rate_selector
@@ -43,7 +43,7 @@ def propose_selectors(request: ProposalRequest) -> ProposalAnswer:
     ordered = sorted(best.values(), key=lambda each: (LABEL in each[1], -each[0], len(each[2]), len(each[1])))
     return ProposalAnswer(
         proposals=[
-            ProposedSelector(
+            ProposedSelectorRecord(
                 selector=selector,
                 stability=rating,
                 elements=[int(each.attr(NUMBER) or 0) for each in found],

@@ -18,7 +18,7 @@ from core.definitions.identity.api_keys import Identity
 from core.errors import BadInput, Detail, Unavailable
 from core.infra.database import Database
 from core.infra.settings import Settings
-from core.integrations.trials.messages import ProposalAnswer, ProposalRequest, TrialAnswer, TrialRequest
+from core.integrations.trials.messages import ProposalAnswer, ProposalRequest, TrialRequest, TriedPipeline
 from pipelines.fetch import canonical_url
 from pipelines.fetch.fetcher import build_user_agent
 
@@ -41,7 +41,7 @@ class TrialOptions:
     max_pages: int
 
 
-def try_pipeline(database: Database, settings: Settings, caller: Identity, options: TrialOptions) -> TrialAnswer:
+def try_pipeline(database: Database, settings: Settings, caller: Identity, options: TrialOptions) -> TriedPipeline:
     """Fetch the first pages of a pipeline and return its first rows, and one page; raise BadInput for its problems."""
     if options.pipeline is None and options.url is None:
         raise BadInput("Send a pipelineYaml, a url, or both.", path="url")
@@ -60,7 +60,7 @@ def try_pipeline(database: Database, settings: Settings, caller: Identity, optio
         own_endpoints=settings.own_endpoints,
         user_agent=build_user_agent(settings.fetch.contact),
     )
-    return ask_process(settings.data, request, TrialAnswer)
+    return ask_process(settings.data, request, TriedPipeline)
 
 
 def propose_selectors(settings: Settings, request: ProposalRequest) -> ProposalAnswer:

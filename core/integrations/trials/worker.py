@@ -13,12 +13,12 @@ import yaml
 from core.data.processes import limit_resources
 from core.integrations.trials.markup import build_markup, number_elements
 from core.integrations.trials.messages import (
-    FoundSelector,
+    FoundSelectorRecord,
     ProposalAnswer,
     ProposalRequest,
-    ShownPage,
-    TrialAnswer,
+    ShownPageRecord,
     TrialRequest,
+    TriedPipeline,
 )
 from core.integrations.trials.proposals import propose_selectors
 from pipelines.engine.options import make_fetch_options
@@ -72,10 +72,10 @@ def _propose(request: ProposalRequest) -> ProposalAnswer:
         return ProposalAnswer(problem="The pipeline is no valid YAML: mend it first.")
 
 
-def try_pipeline(request: TrialRequest) -> TrialAnswer:
+def try_pipeline(request: TrialRequest) -> TriedPipeline:
     """Return the first rows of the pipeline, and a page of it with the matches of its selectors."""
     text = request.pipeline if request.pipeline is not None else write_draft(request.url or "", ())
-    answer = TrialAnswer(pipeline=text)
+    answer = TriedPipeline(pipeline=text)
     try:
         plan = Pipeline.from_yaml(text).plan(request.parameters)
     except PipelineError as error:
@@ -156,8 +156,8 @@ def _fetch(url: str, options: CrawlOptions) -> Page | None:
     return page
 
 
-def _show_page(page: Page, text: str) -> tuple[ShownPage, list[FoundSelector]]:
-    shown = ShownPage(url=page.url, status=page.status, html=None)
+def _show_page(page: Page, text: str) -> tuple[ShownPageRecord, list[FoundSelectorRecord]]:
+    shown = ShownPageRecord(url=page.url, status=page.status, html=None)
     if not page.ok:
         return shown.model_copy(update={"problem": page.error or f"It answered {page.status}."}), []
     root = Document(page).root
@@ -168,7 +168,7 @@ def _show_page(page: Page, text: str) -> tuple[ShownPage, list[FoundSelector]]:
     numbers = number_elements(root)
     shown.html = build_markup(root, numbers)
     return shown, [
-        FoundSelector(
+        FoundSelectorRecord(
             line=each.line,
             start=each.start,
             end=each.end,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from core.infra.changes import LOWER, Changes, example
+from core.infra.records import RECORD
 from core.tables import Backfill
 
 MAX_BACKFILL_KEYS = 10_000
@@ -31,19 +32,34 @@ class BackfillCreate(Changes):
 
 
 @dataclass(frozen=True, slots=True)
-class Partition:
-    """A partition of a job: PRESENT in its dataset, MISSING, RUNNING, or FAILED.
-
-    `execution_id` is its newest execution, and `rows` are those in the dataset, also after a later one has failed.
-    """
-
+class PartitionRecord:
+    __pydantic_config__: ClassVar[ConfigDict] = RECORD
     key: str
+    """Its key, which is the value of the parameter and of the column; of two dimensions joined by `|`."""
     state: str
+    """PRESENT in the dataset, MISSING, RUNNING, or FAILED where its newest execution has failed."""
     rows: int | None
+    """Its rows in the dataset, also after a later execution has failed; null where it is not there."""
     written_by: str | None
+    """Id of the execution that wrote these rows."""
     execution_id: str | None
+    """Id of its newest execution; null before the first one."""
     execution_state: str | None
+    """State of that execution."""
     error_message: str | None
+    """Why that execution failed; null unless it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillPartitionRecord:
+    __pydantic_config__: ClassVar[ConfigDict] = RECORD
+    key: str
+    """Its key."""
+    state: str
+    """State of its execution; WAITING before it has one, REFUSED where it cannot be executed, SKIPPED by a cancel."""
+    execution_id: str | None
+    error_message: str | None
+    """Why it was refused, or its execution failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +68,4 @@ class BackfillProgress:
 
     backfill: Backfill
     counts: Mapping[str, int]
-    partitions: Sequence[BackfillPartition]
-
-
-@dataclass(frozen=True, slots=True)
-class BackfillPartition:
-    """A partition of a backfill: WAITING, REFUSED, SKIPPED by a cancel, or the state of its execution."""
-
-    key: str
-    state: str
-    execution_id: str | None
-    error_message: str | None
+    partitions: Sequence[BackfillPartitionRecord]

@@ -13,7 +13,7 @@ from core.definitions.jobs.partitions import read_partitions
 from core.definitions.jobs.repository import JobRepository
 from core.infra.repository import Repository
 from core.infra.validation import is_storable
-from core.lifecycle.backfills.models import BackfillPartition, BackfillProgress, Partition
+from core.lifecycle.backfills.models import BackfillPartitionRecord, BackfillProgress, PartitionRecord
 from core.tables import Backfill, DatasetVersion, Execution, Job
 from core.tables.states import State
 
@@ -47,18 +47,18 @@ class BackfillRepository(Repository[Backfill]):
         rows = self.session.execute(select(*columns).where(Execution.backfill_id == backfill.id))
         known = {key: (id_, state, error) for key, id_, state, error in rows}
         open_state = "WAITING" if backfill.state == "RUNNING" else "SKIPPED"
-        found: list[BackfillPartition] = []
+        found: list[BackfillPartitionRecord] = []
         for key in backfill.keys:
             if key in known:
                 execution_id, state, error = known[key]
-                found.append(BackfillPartition(key, state, execution_id, error))
+                found.append(BackfillPartitionRecord(key, state, execution_id, error))
             elif key in backfill.refused:
-                found.append(BackfillPartition(key, "REFUSED", None, backfill.refused[key]))
+                found.append(BackfillPartitionRecord(key, "REFUSED", None, backfill.refused[key]))
             else:
-                found.append(BackfillPartition(key, open_state, None, None))
+                found.append(BackfillPartitionRecord(key, open_state, None, None))
         return BackfillProgress(backfill, Counter(each.state for each in found), found)
 
-    def list_partitions(self, job: Job, at: datetime) -> Sequence[Partition]:
+    def list_partitions(self, job: Job, at: datetime) -> Sequence[PartitionRecord]:
         """Return the job's partitions at a time, and those of its dataset that it would not have any more."""
         partitions = read_partitions(job.partitions)
         if not partitions:
@@ -68,7 +68,7 @@ class BackfillRepository(Repository[Backfill]):
         version = self.session.get(DatasetVersion, version_id) if version_id else None
         stored = version.partitions if version and version.partition_scheme == partitions.scheme else {}
         newest = self._load_newest(job, partitions.scheme)
-        found: list[Partition] = []
+        found: list[PartitionRecord] = []
         for key in dict.fromkeys((*partitions.list_keys(at), *stored)):
             part, execution = stored.get(key), newest.get(key)
             state = "PRESENT" if part else "MISSING"
@@ -76,7 +76,7 @@ class BackfillRepository(Repository[Backfill]):
                 state = "FAILED" if execution[2] == State.FAILED else "RUNNING"
             rows, written_by = (part.rows, part.execution_id or None) if part else (None, None)
             _, execution_id, execution_state, error = execution or (None, None, None, None)
-            found.append(Partition(key, state, rows, written_by, execution_id, execution_state, error))
+            found.append(PartitionRecord(key, state, rows, written_by, execution_id, execution_state, error))
         return found
 
     def _load_newest(self, job: Job, scheme: str) -> Mapping[str, _Newest]:

@@ -15,7 +15,7 @@ from core.errors import BadInput, Conflict, SpindleError
 from core.infra.database import Database
 from core.infra.repository import lock_project
 from core.infra.settings import Settings
-from core.lifecycle.backfills.models import MAX_BACKFILL_KEYS, BackfillCreate, BackfillProgress, Partition
+from core.lifecycle.backfills.models import MAX_BACKFILL_KEYS, BackfillCreate, BackfillProgress, PartitionRecord
 from core.lifecycle.backfills.repository import BackfillRepository
 from core.lifecycle.executions.organization_limits import is_day_over
 from core.lifecycle.executions.transitions import cancel_all
@@ -34,7 +34,7 @@ log = structlog.get_logger()
 
 def list_partitions(
     session: Session, caller: Identity, project_id: str, job_id: str, state: str | None = None
-) -> Sequence[Partition]:
+) -> Sequence[PartitionRecord]:
     """Return the partitions of a job, or those in one state."""
     job = JobRepository(session, caller.organization_id).get(project_id, job_id)
     found = BackfillRepository(session, caller.organization_id).list_partitions(job, now())

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from core.definitions.credentials.providers import list_public_variables
@@ -35,14 +36,13 @@ from core.infra.storage.protocol import (
     selectors_key,
     used_pages_key,
 )
-from core.lifecycle.executions.allowances import find_allowance
 from core.lifecycle.executions.attempts import list_checkpoint_folders
-from core.lifecycle.executions.figures import list_past_figures
 from core.lifecycle.executions.outputs import load_targets
 from core.lifecycle.executions.permissions import check_permissions
 from core.lifecycle.executions.pod_options import apply_pods, find_pods
 from core.lifecycle.executions.tokens import execution_token
-from core.tables import Execution, Project
+from core.tables import Execution, Project, now
+from core.tables.states import State
 from pipelines.contract.figures import Figures
 from pipelines.contract.request import (
     CheckpointFolders,
@@ -59,13 +59,16 @@ from pipelines.contract.request import (
 from pipelines.filesystem import has_address
 from pipelines.language.engines import EngineName
 from pipelines.language.formats import FORMATS, list_format_libraries
-from pipelines.models import Allowance, ModelOptions
+from pipelines.models.budget import Allowance
+from pipelines.models.options import ModelOptions
 from pipelines.page_cache.options import Replay
+from pipelines.planning.past import MOST
 from pipelines.spark.cluster import is_local_master
 
 SECONDS_PER_DAY = 86400
 NEWEST = 200  # executions, whose formats spare drivers are prepared for
 S3 = "s3"  # the Java library
+_COMPARING = ("maxDrop", "maxRise")
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,3 +304,49 @@ def load_driver_secrets(settings: Settings, execution: Execution) -> dict[str, s
         **load_storage_secrets(settings.storage),
         "SPINDLE_EXECUTION_TOKEN": execution_token(settings, execution.id, execution.attempt),
     }
+
+
+def find_allowance(
+    session: Session, settings: ModelSettings, organization_id: str, at: datetime | None = None
+) -> Allowance | None:
+    """Return the rest of an organization's budget after the executions of the day (UTC); None without a limit.
+
+    Executions that run at the same time may each spend the rest.
+    """
+    limits = settings.daily_calls, settings.daily_tokens, settings.daily_cost
+    if limits == (None, None, None):
+        return None
+    spent = Execution.progress["model"]
+    tokens = spent["tokensIn"].as_integer() + spent["tokensOut"].as_integer()
+    midnight = (at or now()).replace(hour=0, minute=0, second=0, microsecond=0)
+    sums = select(func.sum(spent["calls"].as_integer()), func.sum(tokens), func.sum(spent["cost"].as_float())).where(
+        Execution.organization_id == organization_id, Execution.created_at >= midnight
+    )
+    calls, tokens_used, cost = session.execute(sums).one()
+    return Allowance(
+        calls=None if limits[0] is None else max(0, limits[0] - (calls or 0)),
+        tokens=None if limits[1] is None else max(0, limits[1] - (tokens_used or 0)),
+        cost=None if limits[2] is None else max(0.0, limits[2] - (cost or 0.0)),
+    )
+
+
+def list_past_figures(session: Session, execution: Execution) -> tuple[Figures, ...]:
+    """Return the figures of the job's last completed executions, the newest first; empty where no check compares.
+
+    Executions that do not publish, which a limit often cuts short, are neither compared nor compared with.
+    """
+    if not execution.publishes or not any(name in execution.pipeline_yaml for name in _COMPARING):
+        return ()
+    query = (
+        select(Execution.metrics)
+        .where(
+            Execution.organization_id == execution.organization_id,
+            Execution.job_id == execution.job_id,
+            Execution.state == State.COMPLETED,
+            Execution.publishes,
+            Execution.metrics["figures"]["rows"].as_integer().is_not(None),
+        )
+        .order_by(Execution.completed_at.desc(), Execution.id.desc())
+        .limit(MOST)
+    )
+    return tuple(Figures(**metrics["figures"]) for metrics in session.scalars(query))

@@ -104,7 +104,7 @@ def test_private_addresses_are_refused(site: Site):
 def test_a_process_that_fails_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(service, "MAX_SECONDS", 0.01)
     with pytest.raises(BadInput, match="took too long"):
-        service.ask_process(tmp_path, make_request(None, url="http://127.0.0.1:9/"), service.TrialAnswer)
+        service.ask_process(tmp_path, make_request(None, url="http://127.0.0.1:9/"), service.TriedPipeline)
 
 
 @pytest.mark.parametrize(

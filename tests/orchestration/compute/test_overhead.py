@@ -18,7 +18,7 @@ from core.lifecycle.usage.periods import Period
 from core.tables import now
 from driver.host_folder import READY, SOCKET, HostSpec
 from orchestration.compute.host import Host
-from orchestration.compute.overhead import OverheadMeter
+from orchestration.compute.host_keeper import OverheadMeter
 from pipelines.contract.request import SparkSpec
 from tests.support.shop import Shop
 

@@ -16,8 +16,8 @@ from pipelines.engine.options import make_fetch_options
 from pipelines.engine.run import Run
 from pipelines.extract.rows import Row
 from pipelines.pipeline import Pipeline
+from pipelines.spark.dataframes import to_records
 from pipelines.spark.runner import SparkRunner
-from pipelines.stages.dataframes import to_records
 from tests.support.pipelines import Rows
 from tests.support.site import Site
 

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pipelines.engine.types import parse_type
+from pipelines.columns.types import parse_type
 from pipelines.extract.casts import parse_cast
 from pipelines.pipeline import Pipeline
 from tests.support.site import serve_site

@@ -6,18 +6,14 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from pipelines.inference import (
-    Drift,
-    ProvenSelectors,
-    RunStatistics,
-    Sample,
-    choose_repair,
-    find_drift,
-    infer,
-    read_values,
-)
+from pipelines.inference.drift import Drift, RunStatistics, find_drift
 from pipelines.inference.field_counts import Share
-from pipelines.models import ModelClient
+from pipelines.inference.proving import infer
+from pipelines.inference.questions import Sample
+from pipelines.inference.reading import read_values
+from pipelines.inference.records import ProvenSelectors
+from pipelines.inference.repairs import choose_repair
+from pipelines.models.client import ModelClient
 from tests.support.models import answer_truth, serve_model
 from tests.support.pages import document
 from tests.support.templates import HOST, GeneratedPage, ask_for_all, get_truth, make_pages

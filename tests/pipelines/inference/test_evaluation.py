@@ -10,9 +10,11 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.main import main
-from pipelines.inference import get_features, infer, make_question
 from pipelines.inference.evaluation import FieldScore, evaluate, read_labelled_pages
-from pipelines.models import ModelClient
+from pipelines.inference.prompts import make_question
+from pipelines.inference.proving import infer
+from pipelines.inference.templates import get_features
+from pipelines.models.client import ModelClient
 from tests.support.models import Json, answer_truth, serve_model
 from tests.support.pages import document
 from tests.support.templates import HOST, TEMPLATES, get_truth, make_pages, write_labelled_pages

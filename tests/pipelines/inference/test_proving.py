@@ -6,9 +6,14 @@ from collections.abc import Generator, Sequence
 
 import pytest
 
-from pipelines.inference import Inference, ProvenSelectors, Question, Sample, infer, read_items, read_values
+from pipelines.contract.questions import Question
 from pipelines.inference.candidates import rate_selector
-from pipelines.models import Budget, ModelClient
+from pipelines.inference.proving import Inference, infer
+from pipelines.inference.questions import Sample
+from pipelines.inference.reading import read_items, read_values
+from pipelines.inference.records import ProvenSelectors
+from pipelines.models.budget import Budget
+from pipelines.models.client import ModelClient
 from tests.support.models import Json, ModelServer, Rule, answer_truth, serve_model
 from tests.support.pages import document
 from tests.support.templates import HOST, TEMPLATES, GeneratedPage, ask_for_all, get_truth, make_pages

@@ -15,9 +15,14 @@ from typing import TypeVar
 import pytest
 from pydantic import BaseModel, SecretStr
 
-from pipelines.inference import Inference, get_features, infer, read_values
 from pipelines.inference.grounding import values_agree
-from pipelines.models import Budget, Model, ModelClient, ModelFailed
+from pipelines.inference.proving import Inference, infer
+from pipelines.inference.reading import read_values
+from pipelines.inference.templates import get_features
+from pipelines.models.budget import Budget
+from pipelines.models.client import ModelClient
+from pipelines.models.failures import ModelFailed
+from pipelines.models.model_choice import Model
 from tests.support.templates import HOST, ask_for_all, make_pages
 
 URL = os.environ.get("SPINDLE_TEST_MODEL_URL")

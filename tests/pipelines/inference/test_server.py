@@ -8,11 +8,18 @@ from threading import Event
 
 from msgspec.structs import replace
 
+from pipelines.contract.questions import Question
 from pipelines.coordination.messages import DriverMessage, Learned, Readings, Sample, Statistics, Waiting
-from pipelines.inference import ProvenSelectors, Question, RunStatistics, get_features, infer, read_values
+from pipelines.inference.drift import RunStatistics
+from pipelines.inference.proving import infer
+from pipelines.inference.reading import read_values
+from pipelines.inference.records import ProvenSelectors
 from pipelines.inference.server import InferenceServer
 from pipelines.inference.store import SelectorStore
-from pipelines.models import HostLedger, ModelClient, ModelOptions
+from pipelines.inference.templates import get_features
+from pipelines.models.client import ModelClient
+from pipelines.models.ledger import HostLedger
+from pipelines.models.options import ModelOptions
 from tests.support.models import Json, ModelServer, answer_truth, serve_model
 from tests.support.pages import document
 from tests.support.templates import HOST, GeneratedPage, get_truth, make_pages

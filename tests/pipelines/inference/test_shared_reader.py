@@ -7,14 +7,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-from pipelines.answers import AnswerPending
+from pipelines.contract.questions import Question, Values
 from pipelines.coordination.client import Connection
 from pipelines.coordination.messages import DriverMessage, Learned, Sample, TaskMessage
+from pipelines.errors import AnswerPending
 from pipelines.extract.document import Element
-from pipelines.inference import ProvenSelectors, Question, get_features
-from pipelines.inference.page_reader import Values
-from pipelines.inference.records import Candidate, ProvenField, Reading
+from pipelines.inference.records import Candidate, ProvenField, ProvenSelectors, Reading
 from pipelines.inference.shared_reader import SharedReader
+from pipelines.inference.templates import get_features
 from tests.support.templates import HOST, GeneratedPage, make_pages
 
 QUESTION = Question("price as price", ("price",))

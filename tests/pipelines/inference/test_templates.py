@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from pipelines.inference import Templates, get_features
+from pipelines.inference.templates import Templates, get_features
 from tests.support.pages import document
 from tests.support.templates import TEMPLATES, make_pages
 

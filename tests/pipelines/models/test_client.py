@@ -7,8 +7,12 @@ from collections.abc import Generator
 import pytest
 from pydantic import BaseModel, ConfigDict, SecretStr
 
-from pipelines.models import Allowance, Budget, HostLedger, Model, ModelClient, ModelFailed, ModelOptions, Usage
-from pipelines.models.client import make_schema
+from pipelines.models.budget import Allowance, Budget, Usage
+from pipelines.models.client import ModelClient, make_schema
+from pipelines.models.failures import ModelFailed
+from pipelines.models.ledger import HostLedger
+from pipelines.models.model_choice import Model
+from pipelines.models.options import ModelOptions
 from tests.support.models import KEY, Fault, Json, ModelServer, serve_model
 
 PROTOCOLS = pytest.mark.parametrize("provider", ["OPENAI", "TOGETHERAI", "ANTHROPIC"])

@@ -17,7 +17,7 @@ from pipelines.errors import PipelineError
 from pipelines.language.nodes import to_node
 from pipelines.pipeline import Pipeline
 from pipelines.planning.script import make_script, make_script_of, stage
-from pipelines.stages.dataframes import to_records
+from pipelines.spark.dataframes import to_records
 from pipelines.transforms.transform import Transforms
 from tests.support.site import Site
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.inference import ProvenSelectors
 from pipelines.inference.absence import ABSENT
+from pipelines.inference.records import ProvenSelectors
 from pipelines.inference.store import SelectorStore
 from tests.support.catalogues import CATALOGUES, CHANGES
 from tests.support.models import ModelServer, answer_truth

@@ -15,11 +15,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipelines.contract.context import RunContext
-from pipelines.contract.request import OUTPUT, Target
+from pipelines.contract.request import OUTPUT, KnownPagesPlace, Target
 from pipelines.engine.options import make_cache_options, make_fetch_options
 from pipelines.engine.run import Run
 from pipelines.incremental.known_pages import load_known_pages
-from pipelines.incremental.places import KnownPagesPlace
 from pipelines.incremental.selection import PageCounts
 from pipelines.local.runner import LocalRunner
 from pipelines.pipeline import Pipeline

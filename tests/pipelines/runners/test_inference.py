@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.models import ModelOptions
+from pipelines.models.options import ModelOptions
 from tests.support.models import KEY, Json, ModelServer, answer_truth
 from tests.support.runners import Outcome, Runners
 from tests.support.site import Site

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.browser.chromium import close_chromium
-from pipelines.inference import ProvenSelectors
+from pipelines.inference.records import ProvenSelectors
 from tests.support.models import KEY, Json, ModelServer, serve_model
 from tests.support.runners import Runners
 from tests.support.site import Site

@@ -17,13 +17,13 @@ from pyiceberg.table import StaticTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from pipelines.columns.types import format_type, parse_type
 from pipelines.contract.context import RunContext
 from pipelines.contract.report import MergedVersion, WrittenFiles
 from pipelines.contract.request import OUTPUT, Files, Target
 from pipelines.duckdb.file_types import FileTypes
 from pipelines.duckdb.views import View
 from pipelines.engine.run import Run
-from pipelines.engine.types import format_type, parse_type
 from pipelines.errors import RunError
 from pipelines.language.formats import TABLE_FORMATS
 from pipelines.local.output import write_output

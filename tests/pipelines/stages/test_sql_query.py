@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 from pipelines.contract.context import RunContext
 from pipelines.contract.request import Files, make_table_key
 from pipelines.errors import ArgumentError, PipelineError, RunError
-from pipelines.language.expressions import check_query, find_qualified_columns, find_query_columns
 from pipelines.pipeline import Pipeline, check_yaml
+from pipelines.sql.expressions import check_query, find_qualified_columns, find_query_columns
 from tests.support.pipelines import Run, find_problem
 
 PRICES = {"sku": ["a", "b", "c"], "price": [10.0, 20.0, 30.0], "currency": ["USD", "EUR", "GBP"]}

@@ -14,14 +14,14 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
+from pipelines.columns.types import get_columns as pass_columns
 from pipelines.contract.context import RunContext
-from pipelines.engine.types import get_columns as pass_columns
 from pipelines.errors import ArgumentError, PipelineError, RunError
 from pipelines.language.arguments import bind_list
-from pipelines.language.expressions import REFUSED, check_expression, check_query, is_row_wise
 from pipelines.language.nodes import to_node
 from pipelines.pipeline import check_yaml
 from pipelines.spark.tasks import get_columns
+from pipelines.sql.expressions import REFUSED, check_expression, check_query, is_row_wise
 from pipelines.stages.sql_query import SqlQuery
 from pipelines.stages.tables import Filter, Sort
 from tests.support.cases import each_case

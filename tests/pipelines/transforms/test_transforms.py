@@ -15,8 +15,8 @@ from pipelines.coordination.server import Coordinator
 from pipelines.engine.options import make_fetch_options
 from pipelines.errors import PipelineError, RunError
 from pipelines.pipeline import Pipeline
+from pipelines.spark.dataframes import to_records
 from pipelines.spark.engine import SparkEngine
-from pipelines.stages.dataframes import to_records
 from pipelines.transforms.sandbox import Limits
 from pipelines.transforms.transform import Transforms
 from tests.support.site import Site

@@ -10,7 +10,7 @@ from sqlalchemy import select
 
 from core.errors import BadInput
 from core.infra.storage.protocol import saves_key
-from core.lifecycle.executions.figures import list_past_figures
+from core.lifecycle.executions.spec import list_past_figures
 from core.tables import Dataset, DatasetVersion, Execution
 from pipelines.contract.figures import Figures
 from tests.support.shop import PIPELINE, Shop

@@ -23,17 +23,18 @@ from core.infra.storage.protocol import (
     selectors_key,
     used_pages_key,
 )
-from core.lifecycle.executions.allowances import find_allowance
 from core.lifecycle.executions.spec import (
     LaunchContext,
     build_spec,
+    find_allowance,
     find_model,
     list_local_folders,
     load_driver_secrets,
 )
 from core.tables import Execution, now
 from pipelines.contract.request import VERSION
-from pipelines.models import Allowance, ModelOptions
+from pipelines.models.budget import Allowance
+from pipelines.models.options import ModelOptions
 from tests.support.shop import Shop
 
 

@@ -11,8 +11,7 @@ from core.data.datasets.collector import FileCollector
 from core.data.datasets.repository import DatasetRepository
 from core.data.sql.catalog import Catalog
 from core.errors import BadInput
-from core.lifecycle.executions.figures import list_past_figures
-from core.lifecycle.executions.spec import build_spec
+from core.lifecycle.executions.spec import build_spec, list_past_figures
 from core.tables import Dataset, DatasetVersion, Execution, FileRemoval, Job, now
 from core.tables.states import State
 from tests.support.cases import each_case

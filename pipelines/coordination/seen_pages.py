@@ -7,9 +7,10 @@ from itertools import chain
 
 import pyarrow as pa
 
-from pipelines.incremental.known_pages import PAGE
-from pipelines.incremental.places import SeenPage
+from pipelines.coordination.messages import SeenPage
 
+DIGEST_BYTES = 16  # of a page's address
+PAGE = pa.binary(DIGEST_BYTES)
 SCHEMA = pa.schema(
     [
         ("page", PAGE),

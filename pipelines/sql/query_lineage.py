@@ -9,8 +9,8 @@ from typing import Any
 
 from sqlglot import exp
 
-from pipelines.language.expressions import ROWS, SqlDialect, list_output_names, parse_query_tree
 from pipelines.language.origins import OTHERS, UNKNOWN_ORIGIN, Origin, SourceColumn
+from pipelines.sql.expressions import ROWS, SqlDialect, list_output_names, parse_query_tree
 
 _REMEMBERED = 64  # a pipeline is checked and planned
 

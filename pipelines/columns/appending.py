@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from pipelines.columns.widening import widen_type
 from pipelines.contract.request import Target
-from pipelines.engine.widening import widen_type
 from pipelines.errors import RunError
 from pipelines.language.formats import Mode
 

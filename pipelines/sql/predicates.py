@@ -11,7 +11,7 @@ from typing import Any
 from sqlglot import exp
 
 from pipelines.language.columns import JSON, UNKNOWN, Columns
-from pipelines.language.expressions import parse_condition
+from pipelines.sql.expressions import parse_condition
 
 # a boolean Arrow array with nulls, by SQL's three-valued logic
 Condition = Callable[[Any], Any]

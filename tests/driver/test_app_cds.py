@@ -12,7 +12,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from pipelines import app_cds
+from driver import app_cds
 from pipelines.spark.session import build_app_cds_option
 
 MAIN = "org.apache.spark.launcher.Main"

@@ -7,8 +7,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import StructType
 
-from pipelines.engine.types import UnknownType, format_type, parse_type
-from pipelines.engine.widening import adds_fields_only, widen_type
+from pipelines.columns.types import UnknownType, format_type, parse_type
+from pipelines.columns.widening import adds_fields_only, widen_type
 
 TYPES = (
     *("boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "string", "binary", "date", "timestamp"),

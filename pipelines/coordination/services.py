@@ -9,9 +9,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TypeVar, cast
 
-from pipelines.answers.pending import AnswerPending
 from pipelines.coordination.client import SharedHostThrottle, SharedServiceThrottle, connect
 from pipelines.coordination.messages import Endpoint
+from pipelines.errors import AnswerPending
 from pipelines.fetch import Fetcher, FetchOptions, HttpFetcher, Page
 from pipelines.fetch.fetcher import PageCache
 from pipelines.fetch.requests import RequestArguments, RequestDetails, build_template

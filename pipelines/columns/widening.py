@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from pipelines.engine.types import UnknownType, format_type, parse_type
+from pipelines.columns.types import UnknownType, format_type, parse_type
 
 _INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 _EXACT_BITS = {pa.float32(): 24, pa.float64(): 53}  # of whole numbers that each value has

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
-from pipelines.answers.pending import AnswerPending
+from pipelines.errors import AnswerPending
 from pipelines.extract.rows import Row
 
 _MANY_ROWS = 200  # that wait: then the driver does not wait for samples of other tasks
@@ -13,6 +13,7 @@ _MOST_ROWS = 4000
 _MOST_BYTES = 128 * 2**20  # of their pages
 
 
+@runtime_checkable
 class AnswerSource(Protocol):
     """A source of answers, for one thread; `answers` counts the answers so far."""
 

@@ -1,6 +1,6 @@
 """An AppCDS archive of Spark's classes, which a JVM maps instead of loading and verifying each class.
 
-It halves the CPU time of a session's start and first job. `python -m pipelines.app_cds` writes it once for an
+It halves the CPU time of a session's start and first job. `python -m driver.app_cds` writes it once for an
 installation. A JVM of another version or with other jars starts without it.
 """
 
@@ -11,8 +11,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from driver.warm_up import run_small_jobs
 from pipelines.spark.session import APP_CDS_ARCHIVE, APP_CDS_LOGGING, start_session
-from pipelines.warm_up import run_small_jobs
 
 
 def create_archive(archive: Path = APP_CDS_ARCHIVE) -> None:
