@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from fastapi import Query, Request, Response
 from fastapi.responses import HTMLResponse
 
+from api.console.notifications import list_targets, load_rules
 from api.console.plots import Plot, build_plot
 from api.console.rendering import (
     count_failures,
@@ -106,6 +107,7 @@ def show_project(
             jobs=jobs.list_jobs(project_id, caller, session, page),
             following=page.following,
             schedules=schedules.list_schedules(project_id, caller, session),
+            rules=load_rules(session, caller, request, project_id, list_targets(session, caller, request)),
         )
 
 
@@ -122,6 +124,8 @@ def show_job(
 ) -> HTMLResponse:
     job = jobs.read_job(project_id, job_id, caller, services, response)
     listed = executions.list_executions(project_id, job_id, caller, services, page, links)
+    with services.database.read() as session:
+        rules = load_rules(session, caller, request, project_id, list_targets(session, caller, request))
     return render(
         request,
         "job.html",
@@ -130,6 +134,7 @@ def show_job(
         executions=listed,
         following=page.following,
         plots=_build_plots(services, caller, job, listed),
+        rules=[each for each in rules if each.rule.job_id in (None, job_id)],
     )
 
 

@@ -9,7 +9,17 @@ from fastapi import APIRouter, FastAPI, Form, Request
 from fastapi.responses import JSONResponse, RedirectResponse, Response
 from fastapi.staticfiles import StaticFiles
 
-from api.console import administration, agents, dagster, datasets, pages, provider, schedules
+from api.console import (
+    administration,
+    agents,
+    credentials,
+    dagster,
+    datasets,
+    notifications,
+    pages,
+    provider,
+    schedules,
+)
 from api.console.rendering import render
 from api.console.routes import open_router
 from api.console.sessions import HOME, check_origin, close_session, open_session
@@ -36,7 +46,7 @@ class _Files(StaticFiles):
 def install(app: FastAPI) -> None:
     """Add the console's pages, and `/`, which leads people there."""
     app.include_router(router)
-    for each in (provider, administration, pages, agents, datasets, schedules, dagster):
+    for each in (provider, administration, pages, agents, datasets, schedules, credentials, notifications, dagster):
         app.include_router(each.router)
     app.mount(f"{dagster.PREFIX}/_next", dagster.Scripts())
     app.include_router(dagster.pages)

@@ -9,7 +9,9 @@ function readFields(form) {
       if (field.checked) body[field.name].push(field.value);
     } else if (field.type === "date") {
       if (field.value) body[field.name] = new Date(`${field.value}T23:59:59`).toISOString();
-    } else if (!("json" in field.dataset)) body[field.name] = field.value;
+    } else if (field.type === "number") body[field.name] = Number(field.value);
+    else if ("list" in field.dataset) body[field.name] = field.value.split(/[\s,;]+/).filter(Boolean);
+    else if (!("json" in field.dataset)) body[field.name] = field.value;
     else {
       try {
         body[field.name] = JSON.parse(field.value || "null");
