@@ -91,6 +91,13 @@ export function prepareTrial(editor) {
     return item;
   }
 
+  function buildValue(value) {
+    const item = document.createElement("li");
+    item.textContent = value ?? "nothing";
+    if (value === null) item.className = "empty";
+    return item;
+  }
+
   // The selectors of a line of the editor, whose places are those of the text that was tried.
   function markLine(line) {
     if (!answer) return;
@@ -113,8 +120,9 @@ export function prepareTrial(editor) {
           editor.write(each.pipeline);
           attempt(answer.shown.url);
         });
-        const words = each.texts.map((one) => `“${one}”`).join(", ");
-        item.append(` finds ${each.elements.length}, stability ${each.stability}: ${words}`);
+        const values = document.createElement("ol");
+        values.append(...each.rows.map(buildValue));
+        item.append(` finds ${each.elements.length}, stability ${each.stability}; first rows:`, values);
         const mark = () => view.mark(each.elements, "found");
         item.addEventListener("mouseenter", mark);
         item.addEventListener("focusin", mark);

@@ -66,6 +66,7 @@ class ProposedSelector(BaseModel):
     stability: int
     elements: list[int]
     texts: list[str]
+    rows: list[str | None]
     pipeline: str
 
 
