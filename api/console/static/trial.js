@@ -122,7 +122,8 @@ export function prepareTrial(editor) {
         });
         const values = document.createElement("ol");
         values.append(...each.rows.map(buildValue));
-        item.append(` finds ${each.elements.length}, stability ${each.stability}; first rows:`, values);
+        const words = each.texts.map((one) => `“${one}”`).join(", ");
+        item.append(` finds ${each.elements.length}, stability ${each.stability}: ${words}. Column of the first rows:`, values);
         const mark = () => view.mark(each.elements, "found");
         item.addEventListener("mouseenter", mark);
         item.addEventListener("focusin", mark);
