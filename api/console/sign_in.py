@@ -25,6 +25,7 @@ from api.console import (
 from api.console.rendering import render
 from api.console.routes import open_router
 from api.console.sessions import HOME, check_origin, close_session, open_session
+from api.console.texts import TEXT
 from api.kit.auth import SESSION_COOKIE, Reader
 from api.kit.services import ServicesOf
 from core.definitions.identity.console_sessions import begin_session, is_session
@@ -104,8 +105,7 @@ def sign_in(
             raise Unauthorized("This is no API key.")
         identity = services.keys.authenticate(key)
     except Unauthorized:
-        problem = "This key is unknown, expired or revoked. Check that all of it was copied."
-        return render(request, "sign_in.html", HTTPStatus.UNAUTHORIZED, target=target, problem=problem)
+        return render(request, "sign_in.html", HTTPStatus.UNAUTHORIZED, target=target, problem=TEXT.sign_in.unknown_key)
     with services.database.write() as session:
         token = begin_session(session, key_id=identity.key_id)
     return open_session(request, services, identity, token, target)

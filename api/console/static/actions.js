@@ -2,12 +2,13 @@
 // An `output` beside the button shows the answer instead: a test of a credential or of a rule.
 import { refresh } from "./live.js";
 import { call, notify } from "./rest.js";
+import { fill, texts } from "./texts.js";
 
 function describe({ message, state, tries }) {
   if (message !== undefined) return message;
   const { error, milliseconds, status } = tries.at(-1);
-  if (state === "DELIVERED") return `The target has accepted the message in ${milliseconds} ms.`;
-  return `The target was not reached: ${error ?? `status ${status}`}`;
+  if (state === "DELIVERED") return fill(texts.actions.accepted, { milliseconds });
+  return fill(texts.actions.not_reached, { reason: error ?? fill(texts.actions.status, { status }) });
 }
 
 // Buttons are rendered disabled: before this script runs, a click would do nothing.
