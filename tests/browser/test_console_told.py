@@ -173,7 +173,7 @@ def test_other_organizations_sites_and_readers(server: Server, editors: Api) -> 
         f"/console/projects/{job.project_id}/rules/of/kept",
         f"/console/projects/{job.project_id}/rules/new",
     ]
-    stranger, reader = server.caller("strangers"), server.caller(editors.organization_id, "etl:read")
+    stranger, reader = server.caller("strangers to the told"), server.caller(editors.organization_id, "etl:read")
     assert stranger.key
     for path in paths:
         shown = open_page(server, stranger, path)
