@@ -86,6 +86,7 @@ def create_app(settings: Settings) -> FastAPI:
         lifespan=lifespan,
     )
     errors.install(app)
+    console.install(app)
     docs.install(app, settings.api.root_path)
     app.include_router(health.probes)
     app.include_router(health.metrics)
@@ -99,7 +100,6 @@ def create_app(settings: Settings) -> FastAPI:
     tables = f"{settings.api.root_path}/api/{settings.api.tables_segment}"
     app.include_router(generic_tables.router, prefix=tables, responses=EVERYWHERE)
     served = include_plugins(app, service)
-    console.install(app)
     acting = f"{service}{packages.PREFIX}/"
     app.add_middleware(AuditLog, acting=acting)
     app.add_middleware(EncodedSlashes)

@@ -38,7 +38,7 @@ def show_agents(request: Request, caller: Reader, services: ServicesOf, page: Co
 
 @router.get("/agents/new")
 def show_new_agent(request: Request, _caller: Reader) -> HTMLResponse:
-    return render(request, "agent.html", agent=None, etag=None, text=EXAMPLE, job=None, parameters={})
+    return render(request, "agent.html", agent=None, etag=None, pipeline=EXAMPLE, job=None, parameters={})
 
 
 @router.get("/agents/{agentId}")
@@ -49,9 +49,9 @@ def show_agent(
         category_id = find_category(session, caller, agent_id)
         agent = agents.read_agent(category_id, agent_id, caller, session, response)
         job = find_job_of_agent(session, caller, agent_id)
-    etag, text = response.headers["ETag"], agent.pipeline_yaml
-    parameters = _find_parameters(services, caller, job, text or "") if job else {}
-    return render(request, "agent.html", agent=agent, etag=etag, text=text, job=job, parameters=parameters)
+    etag, pipeline = response.headers["ETag"], agent.pipeline_yaml
+    parameters = _find_parameters(services, caller, job, pipeline or "") if job else {}
+    return render(request, "agent.html", agent=agent, etag=etag, pipeline=pipeline, job=job, parameters=parameters)
 
 
 def _find_parameters(services: Services, caller: Identity, job: Job, text: str) -> dict[str, object]:
@@ -67,7 +67,7 @@ def _find_parameters(services: Services, caller: Identity, job: Job, text: str) 
 
 @router.get("/guide")
 def show_guide(request: Request, _caller: Reader) -> HTMLResponse:
-    return render(request, "guide.html", text=SHOP.read_text(), shop=SHOP_URL)
+    return render(request, "guide.html", pipeline=SHOP.read_text(), shop=SHOP_URL)
 
 
 @router.get("/selectors")

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from fastapi import Query, Request, Response
 from fastapi.responses import HTMLResponse
 
+from api.console.notifications import list_targets, load_rules
 from api.console.plots import Plot, build_plot
 from api.console.rendering import (
     count_failures,
@@ -21,6 +22,7 @@ from api.console.rendering import (
 from api.console.routes import ConsolePageOf, open_router
 from api.console.rows import Rows, load_rows
 from api.console.shared_pages import LiveRoute
+from api.console.texts import TEXT
 from api.executions import endpoints as executions
 from api.executions.links import LinksOf
 from api.executions.schemas import Attempt, ExecutionRecord, Level
@@ -106,6 +108,7 @@ def show_project(
             jobs=jobs.list_jobs(project_id, caller, session, page),
             following=page.following,
             schedules=schedules.list_schedules(project_id, caller, session),
+            rules=load_rules(session, caller, request, project_id, list_targets(session, caller, request)),
         )
 
 
@@ -122,6 +125,8 @@ def show_job(
 ) -> HTMLResponse:
     job = jobs.read_job(project_id, job_id, caller, services, response)
     listed = executions.list_executions(project_id, job_id, caller, services, page, links)
+    with services.database.read() as session:
+        rules = load_rules(session, caller, request, project_id, list_targets(session, caller, request))
     return render(
         request,
         "job.html",
@@ -130,6 +135,7 @@ def show_job(
         executions=listed,
         following=page.following,
         plots=_build_plots(services, caller, job, listed),
+        rules=[each for each in rules if each.rule.job_id in (None, job_id)],
     )
 
 
@@ -143,16 +149,17 @@ def _build_plots(
             execution_costs(get_bill(session, caller, job.project_id, job.id, each.execution_id)).cost_breakdown.total
             for each in ended
         ]
-    names = [(f"{each.created_at:%Y-%m-%d %H:%M} UTC", each.state != State.COMPLETED) for each in ended]
+    times = [TEXT.parts.utc.format(at=f"{each.created_at:%Y-%m-%d %H:%M}") for each in ended]
+    names = [(time, each.state != State.COMPLETED) for time, each in zip(times, ended, strict=True)]
 
     def plot(title: str, values: Sequence[float], show: Any) -> Plot:
         return build_plot(title, [(value, *name) for value, name in zip(values, names, strict=True)], show)
 
     return (
-        plot("Rows", [count_rows(each) or 0 for each in ended], format_number),
-        plot("Seconds", [each.execution_time_seconds or 0 for each in ended], format_seconds),
-        plot("Cost", bills, format_money),
-        plot("Failed pages", [count_failures(each) for each in ended], format_number),
+        plot(TEXT.job.rows, [count_rows(each) or 0 for each in ended], format_number),
+        plot(TEXT.job.seconds, [each.execution_time_seconds or 0 for each in ended], format_seconds),
+        plot(TEXT.job.plotted_cost, bills, format_money),
+        plot(TEXT.job.failed_pages, [count_failures(each) for each in ended], format_number),
     )
 
 

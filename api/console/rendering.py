@@ -9,7 +9,9 @@ from typing import Any
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from jinja2.utils import htmlsafe_json_dumps
 
+from api.console.texts import OF_SCRIPTS, TEXT
 from api.executions.schemas import ExecutionRecord
 from api.kit.services import Services, get_services
 from core.definitions.identity.api_keys import Identity
@@ -27,7 +29,7 @@ HEADERS = {
 }
 NOTHING = "\N{EN DASH}"
 UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
-_templates = Environment(
+environment = Environment(
     loader=PackageLoader("api.console"),
     autoescape=select_autoescape(default=True),
     undefined=StrictUndefined,
@@ -42,7 +44,7 @@ def render(request: Request, template: str, status: int = 200, **values: Any) ->
     settings = services.settings
     caller: Identity | None = getattr(request.state, "identity", None)
     root = settings.api.root_path
-    text = _templates.get_template(template).render(
+    page = environment.get_template(template).render(
         **values,
         caller=caller,
         path=request.url.path,
@@ -53,7 +55,7 @@ def render(request: Request, template: str, status: int = 200, **values: Any) ->
         has_provider=settings.oidc.issuer is not None,
         shows_dagster=caller is not None and may_see_dagster(services, caller),
     )
-    return HTMLResponse(text, status, HEADERS)
+    return HTMLResponse(page, status, HEADERS)
 
 
 def may_see_dagster(services: Services, caller: Identity) -> bool:
@@ -142,4 +144,5 @@ FILTERS: dict[str, Any] = {
     "cell": format_cell,
     "json": format_json,
 }
-_templates.filters.update(FILTERS)
+environment.filters.update(FILTERS)
+environment.globals.update(text=TEXT, texts_of_scripts=htmlsafe_json_dumps(OF_SCRIPTS, ensure_ascii=False))

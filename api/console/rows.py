@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from api.console.rendering import CELL_LENGTH
+from api.console.texts import TEXT
 from api.kit.concurrency import QUERIES
 from api.kit.services import Services
 from core.data.sql.service import Query
@@ -17,13 +18,13 @@ from pipelines.duckdb.views import quote_identifier, quote_literal
 ALL = "SELECT * FROM output"
 MOST_CELLS, MOST_CHARACTERS, SHORTEST_CELL = 1500, 30_000, 20  # of a page: a wide table has fewer and shorter cells
 COMPARISONS = {
-    "contains": "contains",
-    "=": "is",
-    "<>": "is not",
-    "<": "is less than",
-    ">": "is more than",
-    "empty": "is empty",
-    "filled": "is not empty",
+    "contains": TEXT.dataset.contains,
+    "=": TEXT.dataset.is_equal,
+    "<>": TEXT.dataset.is_not,
+    "<": TEXT.dataset.is_less_than,
+    ">": TEXT.dataset.is_more_than,
+    "empty": TEXT.dataset.is_empty,
+    "filled": TEXT.dataset.is_not_empty,
 }
 """Comparisons of a filter with their words."""
 

@@ -8,11 +8,24 @@ from typing import Annotated, Any
 from fastapi import APIRouter, FastAPI, Form, Request
 from fastapi.responses import JSONResponse, RedirectResponse, Response
 from fastapi.staticfiles import StaticFiles
+from starlette.routing import Match
+from starlette.types import Scope
 
-from api.console import administration, agents, dagster, datasets, pages, provider, schedules
+from api.console import (
+    administration,
+    agents,
+    credentials,
+    dagster,
+    datasets,
+    notifications,
+    pages,
+    provider,
+    schedules,
+)
 from api.console.rendering import render
 from api.console.routes import open_router
 from api.console.sessions import HOME, check_origin, close_session, open_session
+from api.console.texts import TEXT
 from api.kit.auth import SESSION_COOKIE, Reader
 from api.kit.services import ServicesOf
 from core.definitions.identity.console_sessions import begin_session, is_session
@@ -21,6 +34,7 @@ from core.infra.settings.sign_in import LOOPBACK
 from core.infra.version import API_VERSION, get_version
 
 router = APIRouter(include_in_schema=False)
+root = APIRouter(include_in_schema=False)
 unknown = open_router()
 
 
@@ -33,18 +47,29 @@ class _Files(StaticFiles):
         return response
 
 
+class _Console(APIRouter):
+    """All that is below `/console`. Other paths are refused by their beginning: REST does not pay for these routes."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        return super().matches(scope) if scope["path"].startswith(HOME) else (Match.NONE, {})
+
+
 def install(app: FastAPI) -> None:
-    """Add the console's pages, and `/`, which leads people there."""
-    app.include_router(router)
-    for each in (provider, administration, pages, agents, datasets, schedules, dagster):
-        app.include_router(each.router)
-    app.mount(f"{dagster.PREFIX}/_next", dagster.Scripts())
-    app.include_router(dagster.pages)
-    app.mount(f"{HOME}/static", _Files(packages=[("api.console", "static")]))
-    app.include_router(unknown)
+    """Add `/`, which leads people to the console, and its pages; the files come first, most requests are of them."""
+    console = _Console()
+    console.mount(f"{dagster.PREFIX}/_next", dagster.Scripts())
+    console.mount(f"{HOME}/static", _Files(packages=[("api.console", "static")]))
+    console.include_router(dagster.router)
+    console.include_router(dagster.pages)
+    for each in (provider, administration, pages, agents, datasets, schedules, credentials, notifications):
+        console.include_router(each.router)
+    console.include_router(router)
+    console.include_router(unknown)
+    app.include_router(console)
+    app.include_router(root)
 
 
-@router.get("/")
+@root.get("/")
 def show_root(request: Request, services: ServicesOf) -> Response:
     """Lead people to the console, and give clients the addresses of this server. It needs no key."""
     if "text/html" in request.headers.get("accept", ""):
@@ -80,8 +105,7 @@ def sign_in(
             raise Unauthorized("This is no API key.")
         identity = services.keys.authenticate(key)
     except Unauthorized:
-        problem = "This key is unknown, expired or revoked. Check that all of it was copied."
-        return render(request, "sign_in.html", HTTPStatus.UNAUTHORIZED, target=target, problem=problem)
+        return render(request, "sign_in.html", HTTPStatus.UNAUTHORIZED, target=target, problem=TEXT.sign_in.unknown_key)
     with services.database.write() as session:
         token = begin_session(session, key_id=identity.key_id)
     return open_session(request, services, identity, token, target)

@@ -59,6 +59,33 @@ def find_selectors(text: str) -> list[DraftSelector]:
     ]
 
 
+def list_segments(text: str, replaced: DraftSelector | None) -> Sequence[str] | None:
+    """Return the selectors of the segments that are the rows of a column that is added, or of that of `replaced`.
+
+    They are empty where rows are pages, and None for a selector by which a stage finds its rows or links.
+    """
+    items = _get_items(_get_value(yaml.compose(text, yaml.SafeLoader), "pipeline"))
+    if replaced:
+        last = sum(item.start_mark.index <= replaced.start for item in items)
+    else:
+        last = max((number for number, item in enumerate(items, 1) if _is_extract(item)), default=len(items))
+    segments: list[str] = []
+    for item in items[:last]:
+        name = _get_value(item, "stage")
+        try:
+            known, stage = find_stage(name.value if isinstance(name, yaml.ScalarNode) else "")
+        except UnknownName:
+            continue
+        own = next((node for _, _, node in _iter_selectors(item) if isinstance(node, yaml.ScalarNode)), None)
+        if "selector" in stage.positional and own and replaced and own.start_mark.index == replaced.start:
+            return None
+        if stage.gives_page:
+            segments = []
+        elif known == "flatSelect" and own:
+            segments.append(own.value)
+    return segments
+
+
 def replace_selector(text: str, selector: DraftSelector, new: str) -> str:
     return text[: selector.start] + _quote(new) + text[selector.end :]
 

@@ -73,7 +73,14 @@ def fill(server: Server, api: Api) -> Mapping[str, str]:
     for _ in range(40):
         job.report(job.execute(), "FAILED", errorMessage=LONG[:2000])
     project = f"/console/projects/{job.project_id}"
-    listed = {name: f"/console/{name}" for name in ("agents", "datasets", "schedules", "keys", "people", "audit")}
+    target = api.post("/cloud-credentials", {"provider": "SLACK", "name": LONG[:200], "apiKey": "https://x.test/"})[
+        "id"
+    ]
+    for number in range(20):
+        rule = {"name": f"rule_{number}", "cloudCredentialId": target, "events": ["failed"], "jobId": job.id}
+        api.post(f"/projects/id/{job.project_id}/notifications", rule)
+    names = ("agents", "datasets", "schedules", "notifications", "credentials", "keys", "people", "audit")
+    listed = {name: f"/console/{name}" for name in names}
     return {
         "home": "/console",
         "project": project,
@@ -84,6 +91,8 @@ def fill(server: Server, api: Api) -> Mapping[str, str]:
         "agent": f"/console/agents/{job.agent_id}",
         "new agent": "/console/agents/new",
         "schedule": f"{project}/schedule",
+        "rule": f"{project}/rules/of/rule_1",
+        "credential": f"/console/credentials/{target}",
         "cron job": "/console/cron-jobs/new",
         "guide": "/console/guide",
         "selectors": "/console/selectors",

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 
 import httpx
 import pytest
-from selectolax.lexbor import LexborHTMLParser
+from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from api.console.provider import ATTEMPT_COOKIE
 from api.console.provider import PATH as SIGN_IN
@@ -21,8 +21,8 @@ from core.definitions.identity.roles import ROLES
 from core.infra.database import open_database
 from core.tables import now
 from tests.api.operations import OPERATIONS
-from tests.api.world import UNKNOWN_ID, make_world
-from tests.support.api import BASE, Api, Server, answered, start_server
+from tests.api.world import UNKNOWN_ID, make_world, store_person
+from tests.support.api import BASE, ROWS, Api, Job, Server, answered, start_server
 from tests.support.oidc_provider import OidcProvider
 from tests.support.service import PATIENCE_SECONDS
 
@@ -34,6 +34,24 @@ GROUPS = ",".join(
 )
 SIGN_OUT = f"{SIGN_IN}/sign-out"
 OF_CONSOLE = {CONSOLE_HEADER: "1"}
+EXECUTE = "POST /projects/id/x/jobs/x/execute"
+SCRIPTED = {  # buttons whose script knows what they call
+    "#trial #try": ["POST /agents/try"],
+    "#editor #store": ["POST /agents"],
+    "#editor #run": ["POST /agents", EXECUTE],
+    "#guide #look, #crawl": ["POST /agents/try", "POST /agents", "POST /projects", EXECUTE],  # all steps or none
+    "#sql #run": ["POST /datasets/query"],
+}
+READING = ("form[method=get] button", "#sql #save", "form[action='/console/sign-out'] button")
+FORMS = (
+    "form[data-form]",
+    "form[method=get]",
+    "form[action='/console/sign-out']",
+    "#trial",
+    "#editor",
+    "#guide",
+    "#sql",
+)
 
 
 @pytest.fixture(scope="module")
@@ -219,9 +237,9 @@ def test_each_role_may_what_its_scopes_allow(enter: Callable[..., Browser]):
 
 
 def list_pages(client: httpx.Client) -> dict[str, LexborHTMLParser]:
-    """All pages of the console that links lead the caller to, from home on."""
+    """All pages of the console that links lead the caller to, from home and the first visit on."""
     pages: dict[str, LexborHTMLParser] = {}
-    ahead = ["/console"]
+    ahead = ["/console", "/console/guide"]
     while ahead:
         path = ahead.pop()
         answer = client.get(path)
@@ -229,20 +247,37 @@ def list_pages(client: httpx.Client) -> dict[str, LexborHTMLParser]:
         if not answer.headers["Content-Type"].startswith("text/html"):
             continue
         pages[path] = page = LexborHTMLParser(answer.text)
-        links = {urlsplit(urljoin(path, each.attributes["href"] or "")).path for each in page.css("a[href]")}
+        links = {urljoin(path, each.attributes["href"] or "").partition("#")[0] for each in page.css("a[href]")}
         ahead += [each for each in links if re.match("/console(?!/dagster)", each) and each not in {*pages, *ahead}]
     return pages
 
 
-def list_buttons(page: LexborHTMLParser) -> set[tuple[str, str]]:
-    """Method and path of what the buttons and forms of a page do."""
-    found = [(each.attributes, "data-action") for each in page.css("button[data-action]")]
-    found += [(each.attributes, "data-method") for each in page.css("form[data-form]:has(button:not([data-action]))")]
-    return {(str(values[method]), str(values["data-path"]).partition("?")[0]) for values, method in found}
+def list_buttons(page: LexborHTMLParser) -> dict[str, set[str]]:
+    """What the buttons and forms of a page do, with the scopes of that; each must be known to this test."""
+    found: dict[str, set[str]] = {}
+    for each in page.css("button"):
+        if any(each.css_matches(known) for known in READING):
+            continue
+        names = [name for name in SCRIPTED if each.css_matches(name)]
+        if each.attributes.get("data-action"):
+            operations = [f"{each.attributes['data-action']} {each.attributes['data-path']}"]
+        elif form := next((one for one in page.css("form[data-form]:has(button)") if contains(one, each)), None):
+            operations = [f"{form.attributes['data-method']} {form.attributes['data-path']}"]
+        else:
+            assert len(names) == 1, f"This test does not know the button {each.html}."
+            operations = SCRIPTED[names[0]]
+        found["; ".join(operations)] = set[str]().union(*(find_scopes(*one.split(" ", 1)) for one in operations))
+    unknown = [each.html for each in page.css("form") if not any(each.css_matches(known) for known in FORMS)]
+    assert unknown == []
+    return found
+
+
+def contains(form: LexborNode, button: LexborNode) -> bool:
+    return any(each.mem_id == button.mem_id for each in form.css("button"))
 
 
 def find_scopes(method: str, path: str) -> set[str]:
-    path = path if path.startswith("/api/") else BASE + path
+    path = (path if path.startswith("/api/") else BASE + path).partition("?")[0]
     fitting = [
         each
         for each in OPERATIONS
@@ -253,7 +288,14 @@ def find_scopes(method: str, path: str) -> set[str]:
 
 @pytest.mark.long
 def test_each_role_sees_the_buttons_that_it_may_press(enter: Callable[..., Browser], staff: Api):
-    make_world(staff, "shown")
+    world = make_world(staff, "shown")
+    job = Job(staff, world["projectId"], world["jobId"], world["agentId"])
+    job.complete(job.execute(), ROWS)  # a second version, so that the first can be restored
+    job.report(job.execute(), "FAILED", errorMessage="for a retry")
+    staff.post(
+        "/api/svc/cloud/scheduler/cronjobs", {"name": "shown", "schedule": "@daily", "webhookUrl": "https://x.test/"}
+    )
+    staff.call("DELETE", f"/auth/people/{store_person(staff, 'away')}")
     enter("another", "guests")
     clients = {role: enter(f"a {role}", f"{role}s").client for role in ROLES}
     pages = {role: list_pages(client) for role, client in clients.items()}
@@ -261,14 +303,28 @@ def test_each_role_sees_the_buttons_that_it_may_press(enter: Callable[..., Brows
     for role, scopes in ROLES.items():
         for path, page in pages["admin"].items():
             answer = clients[role].get(path)
-            allowed = {each for each in list_buttons(page) if find_scopes(*each) <= scopes}
-            shown = list_buttons(LexborHTMLParser(answer.text))
+            allowed = {name for name, needed in list_buttons(page).items() if needed <= scopes}
+            shown = list_buttons(LexborHTMLParser(answer.text)).keys()
             if shown != (allowed if answer.status_code == 200 else set()):
                 wrong.append(f"{role} at {path}: {shown ^ allowed}")
         wrong += [f"{role} alone: {path}" for path in pages[role].keys() - pages["admin"].keys()]
     assert wrong == []
-    counts = {role: sum(len(list_buttons(page)) for page in found.values()) for role, found in pages.items()}
-    assert counts["viewer"] < counts["operator"] < counts["admin"]
+    pressed = {role: {name for page in found.values() for name in list_buttons(page)} for role, found in pages.items()}
+    assert len(pressed["viewer"]) < len(pressed["operator"]) < len(pressed["editor"]) < len(pressed["admin"])
+    everywhere = "\n".join(pressed["admin"])
+    for part in (
+        "/restore",
+        "/retry",
+        "/cancel",
+        "/execute",
+        "/readmit",
+        "/cronjobs/",
+        "/cloud-credentials/test",
+        "/test",
+    ):
+        assert part in everywhere
+    for name, operations in SCRIPTED.items():
+        assert "; ".join(operations) in pressed["admin"], name
 
 
 def test_removal_ends_sessions_and_keys_at_once(enter: Callable[..., Browser], open_browser: OpenBrowser, staff: Api):

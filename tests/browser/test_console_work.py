@@ -78,6 +78,7 @@ def test_a_click_on_the_page_writes_the_pipeline(
     assert box
     page.mouse.click(box["x"] + 3, box["y"] + 3)
     expect(page.get_by_role("button", name="span.price", exact=True)).to_be_visible()
+    expect(page.locator("#proposals li").filter(has_text="span.price").first.locator("ol li")).to_have_text(["19.50"])
     page.get_by_role("button", name="span.price", exact=True).hover()
     expect(frame.locator("[spindle-mark=found]")).to_have_count(2)
     walk.look("proposals")

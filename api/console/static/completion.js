@@ -1,5 +1,6 @@
 // A list of suggestions under a box of text: arrows choose, Enter or Tab accepts, Esc closes, Ctrl+Space asks.
 // The box stays focused: `aria-activedescendant` tells a screen reader the chosen one, and `count` how many there are.
+import { fill, texts } from "./texts.js";
 const PAUSE = 120;
 
 // `ask(box)` returns { start, options: [{ text, about }] }, or null; `place(list, start)` moves the list to the word.
@@ -63,7 +64,7 @@ export function attachCompletion(box, list, count, ask, place = () => {}) {
     list.scrollTop = 0;
     list.hidden = false;
     place(list, start);
-    count.textContent = `${options.length} suggestion${options.length > 1 ? "s" : ""}: arrow down to choose`;
+    count.textContent = options.length > 1 ? fill(texts.completion.suggestions, { count: options.length }) : texts.completion.one_suggestion;
     if (wanted) activate(0);
   }
 

@@ -1,5 +1,6 @@
 // The editor of an agent's pipeline: problems at their lines while one types, the plan, and saving.
 import { call, notify } from "./rest.js";
+import { fill, texts } from "./texts.js";
 
 const PAUSE = 400;
 
@@ -11,7 +12,7 @@ function list(problems, kind, go) {
       const button = document.createElement("button");
       button.type = "button";
       button.className = "quiet";
-      button.textContent = `Line ${line}`;
+      button.textContent = fill(texts.editor.line, { line });
       button.addEventListener("click", () => go(line));
       item.append(button, " ");
     }
@@ -57,7 +58,7 @@ export function prepareEditor() {
       problems.replaceChildren(...list(found.problems, "problem", go), ...list(found.warnings, "warning", go));
       plan.textContent = found.plan ?? "";
       const count = found.problems.length;
-      verdict.textContent = count ? `${count} problem${count > 1 ? "s" : ""}` : "The pipeline is valid.";
+      verdict.textContent = [texts.editor.valid, texts.editor.one_problem][count] ?? fill(texts.editor.problems, { count });
     } catch (error) {
       notify(error);
     }
@@ -72,7 +73,7 @@ export function prepareEditor() {
         const answer = await call("PUT", `/agents/${category}/${agentId}`, body, { "If-Match": etag });
         etag = answer.etag;
         saved = body.pipelineYaml;
-        verdict.textContent = "Saved.";
+        verdict.textContent = texts.editor.saved;
         return answer;
       }
       const name = document.getElementById("name");

@@ -1,5 +1,6 @@
 // Forms that call an operation of the REST API: the fields are those of its body, and its problems go to them.
 import { Refusal, call, notify } from "./rest.js";
+import { texts } from "./texts.js";
 
 function readFields(form) {
   const body = {};
@@ -9,12 +10,14 @@ function readFields(form) {
       if (field.checked) body[field.name].push(field.value);
     } else if (field.type === "date") {
       if (field.value) body[field.name] = new Date(`${field.value}T23:59:59`).toISOString();
-    } else if (!("json" in field.dataset)) body[field.name] = field.value;
+    } else if (field.type === "number") body[field.name] = Number(field.value);
+    else if ("list" in field.dataset) body[field.name] = field.value.split(/[\s,;]+/).filter(Boolean);
+    else if (!("json" in field.dataset)) body[field.name] = field.value;
     else {
       try {
         body[field.name] = JSON.parse(field.value || "null");
       } catch {
-        throw new Refusal("A field is no JSON.", 400, [{ path: field.name, message: "is not valid JSON" }]);
+        throw new Refusal(texts.forms.no_json, 400, [{ path: field.name, message: texts.forms.is_no_json }]);
       }
     }
   }
@@ -65,7 +68,7 @@ export function prepareForms() {
 function showKey(form, key) {
   const code = document.createElement("code");
   code.textContent = key;
-  form.querySelector("output").replaceChildren("Copy the key now, it is not shown again: ", code);
+  form.querySelector("output").replaceChildren(texts.forms.copy_the_key, " ", code);
   form.reset();
   form.querySelector("button").disabled = false;
 }

@@ -2,6 +2,7 @@
 import { call, notify } from "./rest.js";
 import { createNamed, executeAgent } from "./start.js";
 import { buildTable } from "./tables.js";
+import { texts } from "./texts.js";
 import { listTexts } from "./trial.js";
 
 export function prepareGuide() {
@@ -17,7 +18,7 @@ export function prepareGuide() {
     try {
       const found = await call("POST", "/agents/try", { pipelineYaml: pipeline.value, parameters: parameters(), rows: 5 });
       notes.replaceChildren(...listTexts(found.problem ? [found.problem] : [], "problem"), ...listTexts(found.notes, "warning"));
-      rows.replaceChildren(...(found.rows.length ? [buildTable(found.rows, "First rows", found.columns)] : []));
+      rows.replaceChildren(...(found.rows.length ? [buildTable(found.rows, texts.guide.first_rows, found.columns)] : []));
       first.hidden = false;
       crawl.disabled = !found.rows.length;
       (found.rows.length ? crawl : shop).focus();
@@ -30,7 +31,7 @@ export function prepareGuide() {
   crawl.addEventListener("click", async () => {
     crawl.disabled = true;
     try {
-      const agent = await createNamed("/agents", "Shop crawler", { pipelineYaml: pipeline.value });
+      const agent = await createNamed("/agents", texts.guide.shop_crawler, { pipelineYaml: pipeline.value });
       await executeAgent(agent, null, { parameters: parameters() });
     } catch (error) {
       crawl.disabled = false;

@@ -10,7 +10,8 @@ let running = Promise.resolve();
 let ended = false;
 let seen = "0"; // the id of the last event: the page that is fetched is not older
 
-async function refresh() {
+export async function refresh() {
+  if (!document.querySelector("[data-live]")) return;
   const response = await fetch(location.href, { headers: { "X-Spindle-Event": seen } });
   if (response.status === 401) {
     ended = true;

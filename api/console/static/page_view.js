@@ -2,6 +2,7 @@
 //
 // The page is hostile: its names may hide methods of its document and of its forms, so that methods are called as those
 // of the prototypes. The frame has the console's origin, without which its elements could not be reached, and no scripts.
+import { texts } from "./texts.js";
 const POLICY = "default-src 'none'; style-src 'self'";
 const STYLES = "/console/static/page.css";
 const TALLEST = 20000;
@@ -29,7 +30,7 @@ export function createPageView(frame, cover, announce, choose) {
   function describe(element) {
     const text = element.textContent;
     const words = typeof text === "string" ? text.trim().replace(/\s+/g, " ").slice(0, 80) : "";
-    return `${String(element.nodeName).toLowerCase()}: ${words || "no text"}`;
+    return `${String(element.nodeName).toLowerCase()}: ${words || texts.page_view.no_text}`;
   }
 
   function point(element) {

@@ -1,4 +1,5 @@
 // Requests to the REST API in the session: its cookie counts only with a header that other sites cannot send.
+import { fill, texts } from "./texts.js";
 const HEADER = { "X-Spindle-Console": "1" };
 
 export class Refusal extends Error {
@@ -24,7 +25,7 @@ export async function call(method, path, body, headers = {}) {
   const response = await send(path, options);
   const answer = await response.json().catch(() => ({}));
   if (!response.ok) {
-    const sentence = response.status === 401 ? "" : answer.error ?? `Status ${response.status}.`;
+    const sentence = response.status === 401 ? "" : answer.error ?? fill(texts.rest.status, { status: response.status });
     throw new Refusal(sentence, response.status, answer.details ?? []);
   }
   const etag = response.headers.get("ETag");
@@ -37,9 +38,9 @@ export function notify(error) {
     const link = document.createElement("a");
     link.href = "/console";
     link.target = "_blank";
-    link.textContent = "Sign in in a new tab";
-    notice.replaceChildren("Your session has ended. ", link, ", then repeat what you did here: nothing on this page is lost.");
+    link.textContent = texts.rest.sign_in;
+    notice.replaceChildren(texts.rest.session_has_ended, " ", link, texts.rest.then_repeat);
   } else {
-    notice.textContent = error instanceof Refusal ? error.message : "The service does not answer. Try again.";
+    notice.textContent = error instanceof Refusal ? error.message : texts.rest.no_answer;
   }
 }

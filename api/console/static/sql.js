@@ -3,6 +3,7 @@ import { attachCompletion } from "./completion.js";
 import { call, notify } from "./rest.js";
 import { createNames } from "./table_names.js";
 import { buildTable } from "./tables.js";
+import { fill, texts } from "./texts.js";
 
 const MOST_ROWS = 1000, MOST_STATEMENTS = 30, HISTORY = "spindle-statements";
 
@@ -57,7 +58,7 @@ export function prepareSql() {
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     const { dataset: datasetId, version } = form.dataset;
-    answer.textContent = "The query runs …";
+    answer.textContent = texts.sql.query_runs;
     button.hidden = true;
     try {
       const body = { sql: statement.value, limit: MOST_ROWS, datasetId, ...(version ? { version } : {}) };
@@ -65,8 +66,8 @@ export function prepareSql() {
       remember(body.sql);
       showHistory();
       const heading = document.createElement("p");
-      heading.textContent = rows.length === MOST_ROWS ? `The first ${MOST_ROWS} rows` : `Rows: ${rows.length}`;
-      answer.replaceChildren(heading, ...(rows.length ? [buildTable(rows, "Answer")] : []));
+      heading.textContent = fill(rows.length === MOST_ROWS ? texts.sql.first_rows : texts.sql.rows, { count: rows.length });
+      answer.replaceChildren(heading, ...(rows.length ? [buildTable(rows, texts.sql.answer)] : []));
       button.hidden = !rows.length;
     } catch (error) {
       answer.textContent = "";

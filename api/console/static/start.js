@@ -1,5 +1,6 @@
 // Execute an agent's job, which is made where there is none, and open the execution.
 import { call } from "./rest.js";
+import { texts } from "./texts.js";
 
 const MOST_NAMES = 20;
 
@@ -18,7 +19,7 @@ export async function executeAgent(agent, known, options) {
   let ids = known;
   if (!ids) {
     const project = await createNamed("/projects", agent.name);
-    const body = { name: "rows", agentId: agent.id, parameters: options.parameters };
+    const body = { name: texts.start.job, agentId: agent.id, parameters: options.parameters };
     const job = await call("POST", `/projects/id/${project.id}/jobs`, body);
     ids = { project: project.id, job: job.id };
   }

@@ -3,6 +3,7 @@ import { createPageView } from "./page_view.js";
 import { call, notify } from "./rest.js";
 import { executeAgent } from "./start.js";
 import { buildTable } from "./tables.js";
+import { fill, texts } from "./texts.js";
 
 const ROWS_RUN = 20;
 
@@ -14,8 +15,8 @@ export function readParameters(text) {
   }));
 }
 
-export function listTexts(texts, kind = "") {
-  return texts.map((text) => {
+export function listTexts(lines, kind = "") {
+  return lines.map((text) => {
     const item = document.createElement("li");
     item.className = kind;
     item.textContent = text;
@@ -37,7 +38,7 @@ export function prepareTrial(editor) {
   async function attempt(url = address.value.trim()) {
     const mine = ++turn;
     tryIt.disabled = true;
-    element.textContent = "The pages are fetched …";
+    element.textContent = texts.trial.pages_are_fetched;
     try {
       const drafts = !editor.agent && url && text.value === untouched;
       const body = { parameters: readParameters(parameters.value), ...(url ? { url } : {}) };
@@ -60,23 +61,23 @@ export function prepareTrial(editor) {
     notes.replaceChildren(...listTexts(problem ? [problem] : [], "problem"), ...listTexts(said, "warning"));
     const none = document.createElement("p");
     none.className = "empty";
-    none.textContent = "The trial found no row.";
-    rows.replaceChildren(found.length ? buildTable(found, "Rows of the trial", columns) : none);
+    none.textContent = texts.trial.no_row;
+    rows.replaceChildren(found.length ? buildTable(found, texts.trial.rows, columns) : none);
     proposals.replaceChildren();
     element.textContent = "";
     page.hidden = !shown?.html;
-    pageName.textContent = shown ? `${shown.url}${shown.problem ? `: ${shown.problem}` : ""}` : "No page was fetched.";
+    pageName.textContent = shown ? `${shown.url}${shown.problem ? `: ${shown.problem}` : ""}` : texts.trial.no_page;
     pages.replaceChildren(...answer.pages.map((url) => buildChoice(url, url === shown?.url, () => attempt(url))));
     selectors.replaceChildren(...answer.selectors.map((each) => {
       const item = buildChoice(each.selector, false, () => editor.go(each.line));
-      item.append(` finds ${each.elements.length}`);
+      item.append(` ${fill(texts.trial.finds, { count: each.elements.length })}`);
       item.addEventListener("mouseenter", () => markLine(each.line));
       item.addEventListener("focusin", () => markLine(each.line));
       return item;
     }));
     if (shown?.html) {
       await view.show(shown.html);
-      element.textContent = "Click an element, or step to it with the arrow keys and press Enter.";
+      element.textContent = texts.trial.click_an_element;
     }
   }
 
@@ -91,6 +92,13 @@ export function prepareTrial(editor) {
     return item;
   }
 
+  function buildValue(value) {
+    const item = document.createElement("li");
+    item.textContent = value ?? texts.trial.nothing;
+    if (value === null) item.className = "empty";
+    return item;
+  }
+
   // The selectors of a line of the editor, whose places are those of the text that was tried.
   function markLine(line) {
     if (!answer) return;
@@ -100,21 +108,24 @@ export function prepareTrial(editor) {
 
   async function propose(number) {
     const mine = ++turn;
-    element.textContent = "Selectors are looked for …";
+    element.textContent = texts.trial.looking;
     proposals.replaceChildren();
     const line = document.getElementById("replace").checked ? { line: editor.line() } : {};
     try {
       const body = { html: answer.shown.html, element: number, pipelineYaml: text.value, ...line };
       const found = await call("POST", "/agents/propose-selectors", body);
       if (mine !== turn) return;
-      element.textContent = `${found.length} selector${found.length === 1 ? "" : "s"}, the most stable first. Choose one for the pipeline.`;
+      element.textContent = found.length === 1 ? texts.trial.one_selector : fill(texts.trial.selectors, { count: found.length });
       proposals.replaceChildren(...found.map((each) => {
         const item = buildChoice(each.selector, false, () => {
           editor.write(each.pipeline);
           attempt(answer.shown.url);
         });
-        const words = each.texts.map((one) => `“${one}”`).join(", ");
-        item.append(` finds ${each.elements.length}, stability ${each.stability}: ${words}`);
+        const values = document.createElement("ol");
+        values.append(...each.rows.map(buildValue));
+        const quoted = each.texts.map((one) => `“${one}”`).join(", ");
+        const { elements, stability } = each;
+        item.append(` ${fill(texts.trial.proposal, { count: elements.length, stability, values: quoted })}`, values);
         const mark = () => view.mark(each.elements, "found");
         item.addEventListener("mouseenter", mark);
         item.addEventListener("focusin", mark);

@@ -165,3 +165,12 @@ CHANNELS: Mapping[str, Callable[[Settings, Target, Text], HttpResponse]] = {
     "SMTP": _send_mail,
     "WEBHOOK": _send_webhook,
 }
+FIELDS: Mapping[str, Sequence[str]] = {
+    "SLACK": ("api_key",),
+    "TEAMS": ("api_key",),
+    "DISCORD": ("api_key",),
+    "NTFY": ("endpoint", "api_key"),
+    "SMTP": ("endpoint", "access_key_id", "secret_access_key"),
+    "WEBHOOK": ("endpoint", "api_key"),
+}
+"""The fields of its credential that each channel reads."""

@@ -60,7 +60,7 @@ class NotificationQueue:
         with database.read() as session:
             target = _load_target(session, rule, KeyRing(load_service_key(settings)))
             shown = notices[:MAX_LINES]
-            lines = [Line(_describe(each), _make_link(session, settings, each)) for each in shown]
+            lines = [Line(describe_notice(each), _make_link(session, settings, each)) for each in shown]
             text = Text(lines, len(notices) - len(shown))
         response = send_text(settings, target, text)
         if response.ok and message.type != TEST:
@@ -116,7 +116,8 @@ def _load_target(session: Session, rule: NotificationRule, key_ring: KeyRing) ->
     return Target(credential.provider, decrypt_fields(credential, key_ring), rule.recipients, rule.template)
 
 
-def _describe(notice: Mapping[str, Any]) -> str:
+def describe_notice(notice: Mapping[str, Any]) -> str:
+    """Return the sentence of a notice."""
     return f"{notice['subject']} {VERBS[notice['event']]}: {notice['reason']}"
 
 

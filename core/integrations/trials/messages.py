@@ -91,6 +91,8 @@ class ProposedSelectorRecord(BaseModel):
     """The numbers of the elements that it finds."""
     texts: list[str]
     """The texts of the first of them."""
+    rows: list[str | None]
+    """The column's values in the first rows of the page (segments of flatSelect, or the page); null for nothing."""
     pipeline: str
     """The pipeline with the selector in it."""
 

@@ -160,6 +160,35 @@ def test_a_selector_shows_all_that_it_finds_and_enters_the_pipeline():
     assert "{selector: span.price, as: title}" in replaced.pipeline
 
 
+SEGMENTS = DRAFT.replace(
+    "pipeline:\n", "pipeline:\n  - {{stage: flatSelect, args: [li.item, [{{selector: b, as: b}}]]}}\n"
+)
+
+
+def find_rows(pipeline: str, selector: str, line: int | None = None) -> list[str | None]:
+    number = find_number(SHELF, ' class="price"')
+    return next(each.rows for each in propose(SHELF, number, pipeline, line) if each.selector == selector)
+
+
+def test_proposals_have_the_values_of_the_rows_that_they_make():
+    page, segments = DRAFT.format(url="u"), SEGMENTS.format(url="u")
+    assert find_rows(page, "span.price") == ["19.50"]  # one row for the page
+    assert find_rows(segments, "span.price") == ["19.50", "4"]
+    assert find_rows(segments, "span.price", 3) == ["19.50", "4"]  # elements become rows
+    assert find_rows(segments, "span.price", 6) == ["19.50", "4"]
+    joined = segments.replace("  - stage: extract", "  - {stage: wgetJoin, args: [a]}\n  - stage: extract")
+    assert find_rows(joined, "span.price") == ["19.50"]
+    assert find_rows(segments.replace("li.item", "li.none"), "span.price") == []
+
+
+def test_a_selector_that_finds_nothing_in_the_rows_is_no_first_choice():
+    found = propose(SHELF, find_number(SHELF, ">Shelf"), SEGMENTS.format(url="u"))
+    assert {value for each in found for value in each.rows} == {None}
+    price = propose(SHELF, find_number(SHELF, ' class="price"'), SEGMENTS.format(url="u"))
+    assert all(price[0].rows)
+    assert [any(each.rows) for each in price] == sorted((any(each.rows) for each in price), reverse=True)
+
+
 def test_an_unknown_element_is_a_problem():
     request = ProposalRequest(html=show(SHELF), element=9_999, pipeline=DRAFT.format(url="u"), line=None)
     assert propose_selectors(request).problem

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from core.definitions.credentials.models import CredentialCreate
+from core.definitions.credentials.models import PLAIN, SECRETS, CredentialCreate
 from core.definitions.credentials.repository import CredentialRepository
 from core.errors import BadInput, Conflict
 from core.infra.dispatcher import Dispatcher
@@ -16,6 +16,7 @@ from core.infra.encryption import KeyRing
 from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
 from core.integrations.notifications import deliver
+from core.integrations.notifications.channels import CHANNELS, FIELDS
 from core.integrations.notifications.deliver import NotificationQueue, send_test
 from core.integrations.notifications.health import HealthWatch
 from core.integrations.notifications.models import RuleCreate, RuleUpdate
@@ -40,6 +41,11 @@ def settings(settings: Settings) -> Settings:
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(notices, "GATHER", timedelta())
+
+
+def test_each_channel_names_its_fields():
+    assert FIELDS.keys() == CHANNELS.keys()
+    assert {name for fields in FIELDS.values() for name in fields} <= {*SECRETS, *PLAIN}
 
 
 def write_rule(shop: Shop, provider: str, fields: dict[str, str], **values: Any) -> NotificationRule:
