@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cli.client import Client, ClientError, Connection, connect
-from cli.terminal import escape_text, print_blocks, print_table
+from cli.terminal import escape_text, format_count, print_blocks, print_table
 from pipelines.language.names import suggest
 
 Json = dict[str, Any]
+_PAGE = 1000  # the most that the server returns at once
 
 
 def list_jobs(connection: Connection) -> int:
@@ -105,3 +106,39 @@ def _iter_jobs(client: Client, name: str | None = None) -> Iterator[tuple[str, s
 
 def _format_value(value: Any) -> str:
     return "" if value is None else str(value)
+
+
+def print_failures(connection: Connection, job: str, execution: str | None, limit: int) -> int:
+    """Print the counts of failed pages by status and reason, then the first pages."""
+    with connect(connection) as client:
+        path = f"{find_execution(client, job, execution)}/failures"
+        answer = client.get(path, limit=min(limit, _PAGE))
+        pages: list[Any] = answer["failures"]
+        while len(pages) < limit and (
+            more := client.get(path, limit=min(limit - len(pages), _PAGE), cursor=len(pages))["failures"]
+        ):
+            pages += more
+    if not answer["pages"]:
+        print("No page has failed.")
+        return 0
+    print(f"{format_count(answer['pages'], 'pages')} failed.")
+    print_table(["Pages", "Status", "Reason"], ([f"{each['pages']:,}", *_name_kind(each)] for each in answer["counts"]))
+    headings = ["Address", "Status", "Reason", "Line", "Message"]
+    print_table(headings, ([each["url"], *_name_kind(each), _show(each["line"]), each["message"]] for each in pages))
+    return 0
+
+
+def _name_kind(count: Mapping[str, Any]) -> tuple[str, str]:
+    return _show(count["status"]), count["reason"]
+
+
+def _show(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
+def reset(connection: Connection, job: str) -> int:
+    """Let the next execution of an incremental job ask for all pages again."""
+    with connect(connection) as client:
+        client.post(f"{find_job(client, job)}/reset", {})
+    print(f"{job} asks for all pages again; its rows stay.")
+    return 0

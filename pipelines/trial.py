@@ -28,13 +28,12 @@ from pipelines.coordination.server import Coordinator
 from pipelines.coordination.services import ServiceClient
 from pipelines.engine.definition import Pass
 from pipelines.engine.frontier import Exploration
-from pipelines.engine.levels import build_next_pass, fetches_alike, follow_links
 from pipelines.engine.output import Entry, RowOutput
 from pipelines.engine.progress import ProgressReporter
 from pipelines.engine.rendering import add_rendering
 from pipelines.engine.result_checks import SelectorCounts, find_empty_selectors
 from pipelines.engine.row_pass import AT_ONCE, PageBudget, process_entries
-from pipelines.engine.segment import Segment
+from pipelines.engine.segment import Segment, build_next_pass, fetches_alike, follow_links
 from pipelines.engine.walk import Engine
 from pipelines.errors import NeedsSpark, RunError
 from pipelines.extract.rows import Link, PageTally, Row

@@ -126,7 +126,7 @@ def failures(
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most this many pages.")] = 100,
 ) -> ServiceCall:
     """List the pages that an execution could not fetch, with the reasons."""
-    from cli.failures import print_failures
+    from cli.jobs import print_failures
 
     return lambda connection: print_failures(connection, job, execution, limit)
 
@@ -144,7 +144,7 @@ def cancel(job: Job, execution: ExecutionId = None) -> ServiceCall:
 @call_service
 def reset(job: Job) -> ServiceCall:
     """Forget the pages that an incremental job knows: its next execution asks for all of them."""
-    from cli.reset import reset
+    from cli.jobs import reset
 
     return lambda connection: reset(connection, job)
 

@@ -12,14 +12,12 @@ from core.tables.executions import Backfill, Execution, ExecutionAttempt, Outbox
 from core.tables.extensions import PythonExtension
 from core.tables.generic_tables import GenericTableRow
 from core.tables.identity import ApiKey, AuditEntry, ConsoleSession, Organization, Person, ProviderToken
-from core.tables.installation import Installation
-from core.tables.instances import Instance
+from core.tables.instances import Installation, Instance
 from core.tables.limits import IdempotencyRecord, OrganizationLimits, RateCounter, RunningQuery
 from core.tables.messages import Message, Receiver
 from core.tables.metrics import ExecutionBill, OverheadTotal, Total
 from core.tables.notifications import Notification, NotificationRule
-from core.tables.packages import Package
-from core.tables.plugins import DisabledPlugin, LibraryVersion, PluginBuild, PluginInstallation
+from core.tables.plugins import DisabledPlugin, LibraryVersion, Package, PluginBuild, PluginInstallation
 from core.tables.queries import StoredQuery
 from core.tables.schedules import Schedule, ScheduleTick, TickJob
 from core.tables.training import Training, TrainingDataset

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, ForeignKey, String, Text, UniqueConstraint
+from sqlalchemy import JSON, BigInteger, ForeignKey, Index, String, Text, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
-from core.tables.base import Base, now
+from core.tables.base import Base, Owned, now
 
 COUNTED = {"sqlite_autoincrement": True}
 
@@ -84,3 +84,17 @@ class LibraryVersion(Base):
     active: Mapped[bool] = mapped_column(default=True)
     description: Mapped[str | None] = mapped_column(Text)
     uploaded_at: Mapped[datetime] = mapped_column(default=now)
+
+
+class Package(Owned):
+    """An export or upload.
+
+    An upload has neither digest (SHA-256) nor size until its content arrives; one that was rejected has the size 0 and
+    no digest.
+    """
+
+    __tablename__ = "packages"
+    __table_args__ = (Index(None, "organization_id", "kind", "digest"),)
+    kind: Mapped[str]
+    digest: Mapped[str | None] = mapped_column(String(64))
+    size_bytes: Mapped[int | None] = mapped_column(BigInteger)

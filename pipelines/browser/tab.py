@@ -6,19 +6,18 @@ import asyncio
 import json
 from collections.abc import Coroutine
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
-from playwright.async_api import Browser, BrowserContext, CDPSession, Page, Request
+from playwright.async_api import Browser, BrowserContext, CDPSession, Frame, Page, Request, Route
 from playwright.async_api import Error as PlaywrightError
 
 from pipelines.browser.failures import BrowserCrashed
-from pipelines.browser.request_filter import RequestFilter
 from pipelines.browser.socks_proxy import SocksProxy
 from pipelines.fetch import FetchOptions, canonical_url
 from pipelines.fetch.urls import origin
-from pipelines.http_client.guard import Guard
+from pipelines.http_client.guard import Guard, GuardRefused
 
 Result = TypeVar("Result")
 
@@ -27,6 +26,7 @@ _MAX_VISITS = 100  # then the context is closed, with the memory that it holds
 _CLOSING_SECONDS = 5.0
 _LEAVING_SECONDS = 1.0
 _SUBRESOURCE_FACTOR = 3  # scripts and styles may be this many times as large as a page
+_IMAGE_TYPES = frozenset(("image", "font", "media"))
 
 
 @dataclass
@@ -177,3 +177,81 @@ def _create_user_agent(options: FetchOptions, browser: Browser) -> str:
     chromium = f"HeadlessChrome/{browser.version.partition('.')[0]}.0.0.0"
     engine = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko)"
     return f"{engine} {chromium} Safari/537.36 {options.user_agent}"
+
+
+async def find_target(frame: Frame, devtools: CDPSession) -> tuple[CDPSession, str] | None:
+    """Return the session and the id of a frame of the page that `devtools` is for; None for a frame that was removed.
+
+    A frame of another site has its own process and its own session.
+    """
+    path: list[Frame] = []
+    while frame.parent_frame:
+        try:
+            session = await frame.page.context.new_cdp_session(frame)
+        except PlaywrightError:  # it is in the process of its parent
+            path.append(frame)
+            frame = frame.parent_frame
+        else:
+            break
+    else:
+        session = devtools
+    tree: Any = (await session.send("Page.getFrameTree"))["frameTree"]
+    for inner in reversed(path):
+        tree = _find_child(tree, inner)
+        if tree is None:
+            return None
+    return session, tree["frame"]["id"]
+
+
+def _find_child(tree: dict[str, Any], frame: Frame) -> dict[str, Any] | None:
+    """Return the child of a tree for a frame: of those with its name and address, the one at its place."""
+    siblings = frame.parent_frame.child_frames if frame.parent_frame else []
+    alike = [each for each in siblings if (each.name, each.url) == (frame.name, frame.url)]
+    children = [each for each in tree.get("childFrames", ()) if _describe(each["frame"]) == (frame.name, frame.url)]
+    place = alike.index(frame) if frame in alike else len(children)
+    return children[place] if place < len(children) else None
+
+
+def _describe(frame: dict[str, Any]) -> tuple[str, str]:
+    return frame.get("name", ""), frame["url"] + frame.get("urlFragment", "")
+
+
+@dataclass
+class RequestFilter:
+    """The filter of one page at a time."""
+
+    guard: Guard
+    images: bool
+    received: int = field(default=0, init=False)
+    exceeded: bool = field(default=False, init=False)
+    failures: dict[str, str] = field(default_factory=dict[str, str], init=False)
+
+    async def close(self) -> None:
+        self.failures.clear()
+
+    def reset(self) -> None:
+        self.failures.clear()
+
+    async def handle(self, route: Route) -> None:
+        request = route.request
+        if request.resource_type in _IMAGE_TYPES and not self.images:
+            await route.abort("blockedbyclient")
+        elif reason := await self.find_refusal(request.url):
+            self.failures[request.url] = reason
+            await route.abort("addressunreachable")
+        else:
+            await route.continue_()
+
+    async def find_refusal(self, url: str) -> str | None:
+        """Return why the guard refuses `url`, or None. Redirects are checked only after the browser followed them."""
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https"):
+            return None if parts.scheme in ("data", "blob", "about") else f"refused: {parts.scheme} is not the web"
+        host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+        try:
+            await asyncio.to_thread(self.guard.resolve, host, port)
+        except GuardRefused as refused:
+            return f"refused: {refused.describe_for(host)}"
+        except OSError:
+            return None  # the name may exist in the service's network only
+        return None

@@ -29,10 +29,8 @@ from pipelines.browser.failures import (
     is_closed,
     parse_net_error,
 )
-from pipelines.browser.frames import find_target
 from pipelines.browser.prompted_steps import perform_prompt
-from pipelines.browser.request_filter import RequestFilter
-from pipelines.browser.tab import Tab
+from pipelines.browser.tab import RequestFilter, Tab, find_target
 from pipelines.coordination.messages import Endpoint
 from pipelines.extract.rows import is_logged_out
 from pipelines.fetch import FetchOptions, Page, canonical_url

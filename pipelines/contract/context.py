@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from pipelines.contract.figures import Figures
 from pipelines.contract.request import (
     REJECTED_FOLDER,
     CheckpointFolders,
+    Figures,
     Files,
     KnownPagesPlace,
     Target,

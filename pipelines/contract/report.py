@@ -11,8 +11,8 @@ from typing import Annotated, Any, ClassVar, Self, TypeVar, cast
 
 from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer
 
-from pipelines.contract.figures import Figures, Int64
 from pipelines.contract.progress import Progress, ReportPart
+from pipelines.contract.request import Figures, Int64
 from pipelines.language.formats import Mode
 
 Value = TypeVar("Value")

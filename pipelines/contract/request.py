@@ -6,21 +6,23 @@ in a Secret, Spark's settings have the key of its page. Dataclasses among its pa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
 from pydantic.alias_generators import to_camel
 
-from pipelines.contract.figures import Figures
 from pipelines.errors import RunError
 from pipelines.language.engines import EngineName, Growth
 from pipelines.language.parameters import Value
 from pipelines.models.budget import Allowance
 from pipelines.models.options import ModelOptions
 from pipelines.page_cache.options import Replay
+
+Int64 = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,3 +289,11 @@ class RunRequest(SpecPart):
 
 def read_request(path: Path) -> RunRequest:
     return RunRequest.model_validate_json(path.read_bytes())
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """The measurements of the checks of one run: the rows, and the share of rows with a value by checked column."""
+
+    rows: Int64
+    filled: Mapping[str, float] = field(default_factory=dict[str, float])

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from pipelines.engine.schema import LINK, OPEN, build_links_schema, build_rows_schema
+from pipelines.engine.record_batches import LINK, OPEN, build_links_schema, build_rows_schema
 from pipelines.extract.jsonpath import format_json
 from pipelines.language.columns import Columns
 from pipelines.transforms.values import loads

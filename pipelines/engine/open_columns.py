@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from pipelines.engine.progress import ProgressReporter
-from pipelines.engine.schema import OPEN, build_links_schema, build_rows_schema
+from pipelines.engine.record_batches import OPEN, build_links_schema, build_rows_schema
 from pipelines.errors import RunError, StageFailed
 from pipelines.language.columns import Columns
 from pipelines.planning.plan import Step

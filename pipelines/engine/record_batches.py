@@ -10,19 +10,11 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
-from pipelines.columns.types import format_type
+from pipelines.columns.types import format_type, parse_type
 from pipelines.engine.definition import Pass
 from pipelines.engine.output import Entry
-from pipelines.engine.schema import (
-    LINK,
-    OPEN,
-    ROW,
-    build_explore_schema,
-    build_links_schema,
-    build_rows_schema,
-)
 from pipelines.errors import RunError
-from pipelines.extract.rows import Row
+from pipelines.extract.rows import Link, Row
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
 from pipelines.planning.stage import RowStage
 from pipelines.transforms import values
@@ -32,6 +24,11 @@ _MAX_CHARACTERS = 8 * 1024 * 1024
 _TEXTS = (pa.string(), pa.binary())
 _TIMESTAMP = pa.timestamp("us", "UTC")
 _EPOCH = datetime(1970, 1, 1, tzinfo=ZoneInfo("UTC"))
+LINK = "__link"
+LEVEL = "__level"
+OPEN = "__open"  # JSON of the values without a column, while columns or their types are not inferred yet
+ROW = "__row"
+WITHOUT_VALUES = r'^\{(?:"(?:[^"\\]|\\.)*": ?null(?:, ?)?)*\}$'  # of OPEN, in rows whose page failed
 
 
 class RecordBuffer:
@@ -187,3 +184,32 @@ def _convert_column(column: pa.Array) -> list[Any]:
 
 def _add_other_values(row: dict[str, Any], others: str | None) -> dict[str, Any]:
     return row | values.loads(others) if others else row
+
+
+def build_rows_schema(columns: Columns) -> pa.Schema:
+    """Return the schema of rows: columns, then the engine's columns of other names; raise UnknownType."""
+    engine = tuple((name, type_) for name, type_ in ENGINE_COLUMNS.items() if name not in tuple(columns))
+    of_json = columns.json_names
+    types = [(name, type_) for name, type_ in columns.types if name not in of_json]
+    schema = pa.schema([pa.field(name, parse_type(type_)) for name, type_ in (*types, *engine)])
+    return schema.append(pa.field(OPEN, pa.string())) if columns.open or of_json else schema
+
+
+def build_links_schema(columns: Columns) -> pa.Schema:
+    """Return the schema of rows that will be fetched: with the URL in LINK, null for a row without a link."""
+    return build_rows_schema(columns).append(pa.field(LINK, pa.string()))
+
+
+def build_seeds(links: Sequence[Link]) -> pa.Table:
+    """Return a row for every first address."""
+    columns = {
+        LINK: pa.array([link.url for link in links], pa.string()),
+        "_error": pa.array([link.error for link in links], pa.string()),
+        "_ordinal": pa.array([[number] for number in range(len(links))], pa.list_(pa.int64())),
+    }
+    return pa.table(columns)
+
+
+def build_explore_schema(columns: Columns) -> pa.Schema:
+    """Return the schema of an explore's links, with the depth of each."""
+    return build_links_schema(columns).append(pa.field(LEVEL, pa.int32()))

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, Self
 import pyarrow as pa
 
 from pipelines.contract.context import RunContext
-from pipelines.contract.figures import Figures
 from pipelines.contract.report import RunResult
-from pipelines.contract.request import OUTPUT, Target
+from pipelines.contract.request import OUTPUT, Figures, Target
 from pipelines.coordination.messages import Counts, FailedPage, FetchTally
 from pipelines.coordination.server import Coordinator
 from pipelines.engine.frontier import describe_bounded
@@ -116,8 +115,7 @@ class Run:
     def _open_inference(self) -> InferenceServer:
         from pipelines.inference.server import InferenceServer  # here, because few pipelines have prompts
         from pipelines.inference.store import SelectorStore, read_lock_file
-        from pipelines.models.client import ModelClient
-        from pipelines.models.ledger import HostLedger
+        from pipelines.models.client import HostLedger, ModelClient
 
         options, fetch = self.plan.options.model or self.context.model or ModelOptions(), self.context.fetch
         model = choose_model(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -12,7 +13,6 @@ from typing import Any, ClassVar, Generic
 
 from pipelines.contract.context import RunContext
 from pipelines.engine.definition import Pass
-from pipelines.engine.failures import locate_failure
 from pipelines.engine.frontier import MOST_FAILED
 from pipelines.engine.partial_run import GrownOver
 from pipelines.engine.segment import Rows, Segment
@@ -22,9 +22,11 @@ from pipelines.fetch.requests import RequestTemplate
 from pipelines.incremental.options import Tracking
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
 from pipelines.language.engines import EngineName
-from pipelines.planning.plan import Plan, Step, find_last_fetches, find_link_limits
+from pipelines.planning.plan import Kind, Plan, Step, find_last_fetches, find_link_limits
 from pipelines.planning.planner import check_references
 from pipelines.planning.stage import Export, LinkStage, Reset, RowStage, Sink, Source, TableStage
+
+STEP_KEY = re.compile(r"(s\d+_\w+): ")
 
 
 class Engine(ABC, Generic[Rows]):
@@ -356,3 +358,33 @@ def _find_interrupt(error: BaseException) -> BaseException | None:
     if isinstance(cause, Exception | GeneratorExit):
         return _find_interrupt(cause)
     return cause
+
+
+def locate_failure(
+    plan: Plan, sentence: str, begun: Collection[str], failing: Sequence[Step] = ()
+) -> tuple[str, int | None]:
+    """Return the sentence of a failed pass with the location of its stage, and the line.
+
+    A sentence of StageFailed begins with the key of the step. Otherwise it is one of the `failing` steps or, without
+    any, one from the last that has `begun` in a worker.
+    """
+    key = STEP_KEY.match(sentence)
+    if key and (step := next((step for step in plan.steps if step.key == key[1]), None)):
+        return _add_location(sentence[key.end() :], [step])
+    return _add_location(sentence, failing or _list_possible_steps(plan, begun))
+
+
+def _add_location(sentence: str, steps: Sequence[Step]) -> tuple[str, int | None]:
+    """Return the sentence with the location of one step, or of the first and the last of several, and its line."""
+    if not steps:
+        return sentence, None
+    first, last = steps[0], steps[-1]
+    if first is last:
+        return f"{first.location}: {sentence.removeprefix(f'{first.name}: ')}", first.line
+    return f"lines {first.line} to {last.line} ({first.name} to {last.name}): {sentence}", first.line
+
+
+def _list_possible_steps(plan: Plan, begun: Collection[str]) -> list[Step]:
+    """Return the steps from the last one that has begun in a worker."""
+    last = max((number for number, step in enumerate(plan.steps) if step.key in begun), default=0)
+    return [step for step in plan.steps[last:] if step.kind is not Kind.OUTPUT]

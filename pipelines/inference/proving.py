@@ -29,9 +29,8 @@ from pipelines.inference.questions import (
 from pipelines.inference.reading import get_path, read_value, select_elements
 from pipelines.inference.records import Candidate, ProvenField, ProvenSelectors, Reading, RecordedUsage
 from pipelines.inference.values import describe_values
-from pipelines.models.budget import Budget, Usage
+from pipelines.models.budget import Budget, ModelFailed, Usage
 from pipelines.models.client import ModelClient
-from pipelines.models.failures import ModelFailed
 
 MAX_CALLS = 5
 MAX_SAMPLES = 12

@@ -17,7 +17,7 @@ from pipelines.inference.questions import Sample
 from pipelines.inference.reading import get_path, read_field, read_value, select_elements
 from pipelines.inference.records import Candidate, ProvenField, ProvenSelectors, Reading
 from pipelines.inference.values import get_value_type
-from pipelines.models.failures import ModelFailed
+from pipelines.models.budget import ModelFailed
 
 MAX_REPAIRS = 2  # of one template and question in a run
 _MIN_FIT = 0.8  # of the pages that a repaired field has to read as before

@@ -39,10 +39,8 @@ from pipelines.inference.step_recorder import StepRecorder, count_all
 from pipelines.inference.store import SelectorStore
 from pipelines.inference.tallies import Tallies
 from pipelines.inference.templates import Templates
-from pipelines.models.budget import Budget, Usage
-from pipelines.models.client import ModelClient
-from pipelines.models.failures import ModelFailed
-from pipelines.models.ledger import HostLedger
+from pipelines.models.budget import Budget, ModelFailed, Usage
+from pipelines.models.client import HostLedger, ModelClient
 
 _log = logging.getLogger(__name__)
 _THREADS = 4

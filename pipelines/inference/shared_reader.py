@@ -11,11 +11,10 @@ from pipelines.coordination.client import Connection
 from pipelines.coordination.messages import Learned, Readings, Sample, Statistics, Waiting
 from pipelines.errors import AnswerPending
 from pipelines.extract.document import Element
-from pipelines.inference.absence import ABSENT, says_absent
 from pipelines.inference.drift import RunStatistics
 from pipelines.inference.field_counts import Measure
 from pipelines.inference.items import PageItems
-from pipelines.inference.page_reader import Means, PageReader, get_host
+from pipelines.inference.page_reader import ABSENT, Means, PageReader, get_host, says_absent
 from pipelines.inference.reading import get_path
 from pipelines.inference.records import ProvenSelectors
 from pipelines.inference.templates import Templates, get_features

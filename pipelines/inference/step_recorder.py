@@ -31,9 +31,8 @@ from pipelines.inference.steps import (
 )
 from pipelines.inference.store import SelectorStore
 from pipelines.inference.templates import Templates, get_features
-from pipelines.models.budget import Budget
-from pipelines.models.failures import ModelFailed
-from pipelines.models.ledger import HostLedger
+from pipelines.models.budget import Budget, ModelFailed
+from pipelines.models.client import HostLedger
 
 _log = logging.getLogger(__name__)
 _STEPS = TypeAdapter(tuple[RecordedStep, ...])

@@ -26,8 +26,7 @@ from pipelines.engine.open_columns import (
 )
 from pipelines.engine.partial_run import Explored, GrownOver, PartialRun
 from pipelines.engine.progress import ProgressReporter
-from pipelines.engine.record_batches import build_pass_schema
-from pipelines.engine.schema import LINK, OPEN, build_rows_schema, build_seeds
+from pipelines.engine.record_batches import LINK, OPEN, build_pass_schema, build_rows_schema, build_seeds
 from pipelines.engine.segment import Segment
 from pipelines.engine.walk import Engine
 from pipelines.engine.worker import run_pass

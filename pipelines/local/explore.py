@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 
 from pipelines.engine.definition import Pass
-from pipelines.engine.levels import build_next_pass, fetches_alike, fits_in_task, follow_links
 from pipelines.engine.partial_run import Explored
-from pipelines.engine.schema import LEVEL, ROW
+from pipelines.engine.record_batches import LEVEL, ROW
+from pipelines.engine.segment import build_next_pass, fetches_alike, fits_in_task, follow_links
 
 Run = Callable[[Pass, pa.Table], pa.Table]
 

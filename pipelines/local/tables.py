@@ -13,7 +13,7 @@ import pyarrow.compute
 import xxhash
 
 from pipelines.columns.types import parse_type
-from pipelines.engine.schema import LINK, OPEN, WITHOUT_VALUES
+from pipelines.engine.record_batches import LINK, OPEN, WITHOUT_VALUES
 from pipelines.errors import RunError
 from pipelines.language.columns import Columns, list_own_columns
 

@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from threading import Lock
+from typing import Literal
 
-from pipelines.models.failures import ModelFailed
+FailureCode = Literal[
+    "budget-spent",
+    "model-answer-invalid",
+    "model-busy",
+    "model-refused",
+    "model-rejected",
+    "model-unreachable",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,3 +119,16 @@ def reserve_all(budgets: Iterable[Budget], usage: Usage) -> None:
         for budget in done:
             budget.settle(usage, Usage())
         raise
+
+
+class ModelFailed(Exception):
+    """A model gave no usable answer; the message is a sentence without secrets.
+
+    `retryable`: the same question may be answered later. `wait`: the seconds of the server's Retry-After header.
+    """
+
+    def __init__(self, sentence: str, code: FailureCode, *, retryable: bool = False, wait: float | None = None) -> None:
+        super().__init__(sentence)
+        self.code: FailureCode = code
+        self.retryable = retryable
+        self.wait = wait

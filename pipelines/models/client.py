@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
+from threading import Lock
 from typing import Any, Self, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
@@ -14,9 +15,9 @@ from pipelines.fetch.page import parse_retry_after
 from pipelines.http_client.client import HttpResponse, send_request
 from pipelines.http_client.guard import Guard
 from pipelines.http_client.handles import TimeLimits
-from pipelines.models.budget import Budget, Usage, reserve_all
-from pipelines.models.failures import ModelFailed
+from pipelines.models.budget import Budget, ModelFailed, Usage, reserve_all
 from pipelines.models.model_choice import Model
+from pipelines.models.options import ModelOptions
 from pipelines.models.protocols import PROTOCOLS, Completion, Schema, Turn
 
 Answer = TypeVar("Answer", bound=BaseModel)
@@ -29,6 +30,7 @@ _BYTES_PER_TOKEN = 2  # a cautious bound for text that is mostly Latin, for rese
 _OVERHEAD = 200  # tokens of a protocol's own words
 _LIMITS = TimeLimits(connect=10, total=180)
 _MAX_ANSWER = 4 * 2**20  # bytes
+_ADVICE = "a larger {argument}PerHost allows it"
 
 
 class ModelClient:
@@ -211,3 +213,26 @@ def _hide_path(url: str) -> str:
     """Return scheme and host of a URL, without the parts that may identify a user."""
     scheme, _, rest = url.partition("://")
     return f"{scheme}://{rest.partition('/')[0].rpartition('@')[2]}"
+
+
+class HostLedger:
+    """Gives each host a client whose calls count for its own budget too; safe to share between threads."""
+
+    def __init__(self, client: ModelClient, options: ModelOptions) -> None:
+        self.client = client
+        self._limits = options.max_calls_per_host, options.max_tokens_per_host, options.max_cost_per_host
+        self._hosts: dict[str, tuple[Budget, ModelClient]] = {}
+        self._lock = Lock()
+
+    def get_client(self, host: str) -> ModelClient:
+        """Return the client for the pages of a host."""
+        with self._lock:
+            if host not in self._hosts:
+                budget = Budget(f"the host {host}", *self._limits, advice=_ADVICE)
+                self._hosts[host] = budget, self.client.add_budget(budget)
+            return self._hosts[host][1]
+
+    def list_usage(self) -> Mapping[str, Usage]:
+        """Return the cost so far by host, of those that have had a call."""
+        with self._lock:
+            return {host: budget.spent for host, (budget, _) in self._hosts.items() if budget.spent.calls}

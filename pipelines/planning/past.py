@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
 
-from pipelines.contract.figures import Figures
+from pipelines.contract.request import Figures
 
 LEAST, MOST = 3, 100  # executions that a median is taken of
 _TOLERANCE = 1e-9  # of products of shares

@@ -19,8 +19,7 @@ from pipelines.coordination.client import connect
 from pipelines.engine.definition import Pass
 from pipelines.engine.partial_run import PartialRun
 from pipelines.engine.progress import ProgressReporter
-from pipelines.engine.record_batches import build_pass_schema
-from pipelines.engine.schema import LINK, OPEN, WITHOUT_VALUES, build_seeds
+from pipelines.engine.record_batches import LINK, OPEN, WITHOUT_VALUES, build_pass_schema, build_seeds
 from pipelines.engine.segment import Segment
 from pipelines.engine.walk import Engine
 from pipelines.errors import RunError, summarize_error

@@ -16,14 +16,14 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from pipelines.engine.definition import Pass
-from pipelines.engine.levels import (
+from pipelines.engine.record_batches import LEVEL, LINK, ROW
+from pipelines.engine.segment import (
     build_next_pass,
     fetches_alike,
     fits_in_task,
     follow_links,
     get_frontier_limit,
 )
-from pipelines.engine.schema import LEVEL, LINK, ROW
 from pipelines.fetch.address_templates import MAX_TEMPLATES, get_template
 from pipelines.spark.session import configure_small_jobs
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException, PythonException
 
-from pipelines.engine.failures import STEP_KEY, locate_failure
+from pipelines.engine.walk import STEP_KEY, locate_failure
 from pipelines.errors import RunError, SparkEnded, StageFailed, summarize_error
 from pipelines.filesystem import find_storage_failure
 from pipelines.planning.plan import Plan, Step

@@ -28,7 +28,7 @@ from pipelines.engine.open_columns import (
     infer_open_columns,
 )
 from pipelines.engine.progress import ProgressReporter
-from pipelines.engine.schema import LINK, OPEN
+from pipelines.engine.record_batches import LINK, OPEN
 from pipelines.errors import RunError
 from pipelines.language.columns import Columns
 from pipelines.planning.plan import Step

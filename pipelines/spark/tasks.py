@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from pipelines.engine.definition import Pass
-from pipelines.engine.schema import LINK
+from pipelines.engine.record_batches import LINK
 from pipelines.engine.worker import run_pass
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
 

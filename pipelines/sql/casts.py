@@ -10,7 +10,7 @@ from pipelines.errors import SqlError
 from pipelines.sql.floats import FLOATS, TYPE
 from pipelines.sql.nested import get_type
 from pipelines.sql.statement import LITERAL_DIGITS
-from pipelines.sql.syntax_tree import call, refuse
+from pipelines.sql.syntax import call, refuse
 from pipelines.sql.types import DIGITS, MAX_DIGITS, NUMBERS, WHOLE, Type, convert_type
 
 INTEGER_TYPES = {"TINYINT": "tinyint", "SMALLINT": "smallint", "INT": "integer", "BIGINT": "bigint"}

@@ -18,8 +18,7 @@ from pipelines.sql.names import TableName
 from pipelines.sql.nested import get_type
 from pipelines.sql.scopes import Output
 from pipelines.sql.statement import TRINO, list_value_columns, write
-from pipelines.sql.syntax import check_syntax
-from pipelines.sql.syntax_tree import refuse
+from pipelines.sql.syntax import check_syntax, refuse
 from pipelines.sql.translation import translate
 from pipelines.sql.types import WHOLE
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Set
+from pathlib import Path
 
 from sqlglot import exp
 
@@ -32,6 +33,7 @@ REFUSED: dict[type[exp.Expr], str] = {
 
 # columns that Trino adds to tables; they show the bucket and the organization
 HIDDEN_COLUMNS = frozenset({"$path", "$file_size", "$file_modified_time", "$partition", "$bucket", "$row_id"})
+TRINO_FUNCTIONS = frozenset(Path(__file__).with_name("functions.txt").read_text("utf-8").split())
 
 
 def find_table_names(tree: exp.Expr) -> list[TableName]:

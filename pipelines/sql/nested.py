@@ -9,7 +9,7 @@ from sqlglot.expressions import apply_index_offset
 
 from pipelines.sql.column_names import UNPLACED
 from pipelines.sql.floats import TYPE
-from pipelines.sql.syntax_tree import call
+from pipelines.sql.syntax import call
 from pipelines.sql.types import Type, find_common
 
 Operand = tuple[exp.Expr, exp.Expr]

@@ -9,8 +9,7 @@ from sqlglot import exp
 
 from pipelines.errors import SqlError
 from pipelines.sql.duckdb_text import write_duckdb
-from pipelines.sql.functions import TRINO_FUNCTIONS
-from pipelines.sql.gate import check_tree, find_references
+from pipelines.sql.gate import TRINO_FUNCTIONS, check_tree, find_references
 from pipelines.sql.names import TableName
 from pipelines.sql.scopes import Output
 from pipelines.sql.signatures import load_aggregates

@@ -130,3 +130,11 @@ def _describe(node: exp.Expr) -> str:
 
 def _refuse(what: str) -> SqlError:
     return SqlError(f"This engine does not have {what}.", code="unsupported-sql")
+
+
+def call(name: str, *arguments: exp.Expr | None) -> exp.Anonymous:
+    return exp.Anonymous(this=name, expressions=[each.copy() for each in arguments if each is not None])
+
+
+def refuse(what: str) -> SqlError:
+    return SqlError(f"This engine does not have {what}.", code="unsupported-sql")

@@ -15,7 +15,7 @@ from sqlglot import exp
 from pipelines.errors import SqlError
 from pipelines.sql import casts, nested
 from pipelines.sql.floats import TYPE
-from pipelines.sql.syntax_tree import call, refuse
+from pipelines.sql.syntax import call, refuse
 
 MAX_NESTED = 6  # divisions within others repeat their operands
 TYPES = {

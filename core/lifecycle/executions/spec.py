@@ -43,10 +43,10 @@ from core.lifecycle.executions.pod_options import apply_pods, find_pods
 from core.lifecycle.executions.tokens import execution_token
 from core.tables import Execution, Project, now
 from core.tables.states import State
-from pipelines.contract.figures import Figures
 from pipelines.contract.request import (
     CheckpointFolders,
     FetchSpec,
+    Figures,
     Files,
     OutputSpec,
     PageCacheSpec,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from pipelines.contract.context import RunContext
-from pipelines.engine import levels
+from pipelines.engine import segment
 from pipelines.engine.frontier import FoundLink, Frontier
 from pipelines.engine.options import make_fetch_options
 from pipelines.engine.run import Run
@@ -51,7 +51,7 @@ def crawl(
     spark: SparkSession, text: str, frontier: int, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Rows, dict[str, tuple[int, int, int, int]]]:
     """Return the rows in document order and the counts of each step, with frontiers of at most so many pages."""
-    monkeypatch.setattr(levels, "FRONTIER", frontier)
+    monkeypatch.setattr(segment, "FRONTIER", frontier)
     plan = Pipeline.from_yaml(text).plan()
     options = make_fetch_options(plan.options, ("127.0.0.0/8",))
     with Run(plan, RunContext(fetch=options)) as run:

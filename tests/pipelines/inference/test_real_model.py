@@ -19,9 +19,8 @@ from pipelines.inference.grounding import values_agree
 from pipelines.inference.proving import Inference, infer
 from pipelines.inference.reading import read_values
 from pipelines.inference.templates import get_features
-from pipelines.models.budget import Budget
+from pipelines.models.budget import Budget, ModelFailed
 from pipelines.models.client import ModelClient
-from pipelines.models.failures import ModelFailed
 from pipelines.models.model_choice import Model
 from tests.support.templates import HOST, ask_for_all, make_pages
 

@@ -17,8 +17,7 @@ from pipelines.inference.records import ProvenSelectors
 from pipelines.inference.server import InferenceServer
 from pipelines.inference.store import SelectorStore
 from pipelines.inference.templates import get_features
-from pipelines.models.client import ModelClient
-from pipelines.models.ledger import HostLedger
+from pipelines.models.client import HostLedger, ModelClient
 from pipelines.models.options import ModelOptions
 from tests.support.models import Json, ModelServer, answer_truth, serve_model
 from tests.support.pages import document

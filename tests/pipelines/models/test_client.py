@@ -7,10 +7,8 @@ from collections.abc import Generator
 import pytest
 from pydantic import BaseModel, ConfigDict, SecretStr
 
-from pipelines.models.budget import Allowance, Budget, Usage
-from pipelines.models.client import ModelClient, make_schema
-from pipelines.models.failures import ModelFailed
-from pipelines.models.ledger import HostLedger
+from pipelines.models.budget import Allowance, Budget, ModelFailed, Usage
+from pipelines.models.client import HostLedger, ModelClient, make_schema
 from pipelines.models.model_choice import Model
 from pipelines.models.options import ModelOptions
 from tests.support.models import KEY, Fault, Json, ModelServer, serve_model

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.inference.absence import ABSENT
+from pipelines.inference.page_reader import ABSENT
 from pipelines.inference.records import ProvenSelectors
 from pipelines.inference.store import SelectorStore
 from tests.support.catalogues import CATALOGUES, CHANGES

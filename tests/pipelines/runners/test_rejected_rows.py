@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipelines.contract.context import RunContext
-from pipelines.contract.figures import Figures
 from pipelines.contract.report import RunResult
+from pipelines.contract.request import Figures
 from pipelines.engine.run import Run
 from pipelines.errors import PipelineError, RunError
 from pipelines.local.engine_choice import choose_engine

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.engine import levels
+from pipelines.engine import segment
 from pipelines.engine.options import make_fetch_options
 from pipelines.planning.plan import Plan
 from pipelines.trial import Trial
@@ -58,7 +58,7 @@ def test_a_page_that_several_links_redirect_to_is_one_row(
     expected = [(title, site.url + path) for title, path in ROWS]
     found = {"trial": list_tried(plan)}
     for name, frontier in (("local", 1000), ("one task", 1000), ("integrations", 0)):
-        monkeypatch.setattr(levels, "FRONTIER", frontier)
+        monkeypatch.setattr(segment, "FRONTIER", frontier)
         outcome = both.run_locally(plan) if name == "local" else both.run_on_spark(plan)
         found[name] = [(row.get("title"), row["_requestedUrl"]) for row in map(literal_eval, outcome.ordered)]
     assert found == dict.fromkeys(found, expected)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.engine import levels
+from pipelines.engine import segment
 from pipelines.engine.frontier import describe_bounded
 from pipelines.engine.options import make_fetch_options
 from pipelines.fetch.address_templates import get_template
@@ -37,7 +37,7 @@ TITLES = ["start", "about", "1", "c0", "loop1", "contact", "2", "s1", "loop2", "
 
 @pytest.mark.parametrize("frontier", [1_000, 0])
 def test_traps_are_bounded_alike(runners: Runners, site: Site, monkeypatch: pytest.MonkeyPatch, frontier: int) -> None:
-    monkeypatch.setattr(levels, "FRONTIER", frontier)
+    monkeypatch.setattr(segment, "FRONTIER", frontier)
     base = site.serve(SITE)
     plan = runners.plan(EXPLORE, B=base)
     outcome = runners.assert_equal(plan)

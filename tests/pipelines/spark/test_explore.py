@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from pipelines.contract.context import RunContext
-from pipelines.engine import levels
+from pipelines.engine import segment
 from pipelines.pipeline import Pipeline
 from pipelines.spark import explore
 from pipelines.spark.engine import SparkEngine
@@ -143,7 +143,7 @@ def test_links_of_one_seed_are_spread_over_all_partitions(run: Run, site: Site, 
 def test_pages_and_links_of_earlier_levels_are_on_disk(
     run: Run, site: Site, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(levels, "FRONTIER", 0)
+    monkeypatch.setattr(segment, "FRONTIER", 0)
     base = site.serve(GRAPH)
     java: Any = spark.sparkContext
     known = {each.id() for each in java._jsc.sc().getRDDStorageInfo()}

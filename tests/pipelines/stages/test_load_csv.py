@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from pipelines.contract.context import RunContext
 from pipelines.contract.request import Files
-from pipelines.engine.schema import LEVEL, LINK, OPEN, ROW
+from pipelines.engine.record_batches import LEVEL, LINK, OPEN, ROW
 from pipelines.errors import RunError
 from pipelines.language.columns import INTERNAL_COLUMNS
 from pipelines.stages.tables import PLACE

@@ -34,8 +34,7 @@ from core.infra.storage.protocol import Storage
 from pipelines.duckdb.views import View
 from pipelines.language.formats import TABLE_FORMATS
 from pipelines.sql.duckdb_text import write_duckdb
-from pipelines.sql.functions import TRINO_FUNCTIONS
-from pipelines.sql.gate import find_references
+from pipelines.sql.gate import TRINO_FUNCTIONS, find_references
 from pipelines.sql.names import TableName
 from pipelines.sql.scopes import Output
 from pipelines.sql.statement import Select, find_bounds, list_value_columns

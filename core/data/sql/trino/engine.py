@@ -25,7 +25,7 @@ from core.infra.settings import Settings
 from core.infra.storage.protocol import Storage
 from pipelines.duckdb.values import make_converter
 from pipelines.sql.column_names import make_unique
-from pipelines.sql.functions import TRINO_FUNCTIONS
+from pipelines.sql.gate import TRINO_FUNCTIONS
 from pipelines.sql.names import TableName
 from pipelines.sql.statement import Select
 

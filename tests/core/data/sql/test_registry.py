@@ -10,7 +10,7 @@ import pytest
 
 from core.data.sql.embedded.pool import Pool
 from core.errors import SpindleError
-from pipelines.sql.functions import TRINO_FUNCTIONS
+from pipelines.sql.gate import TRINO_FUNCTIONS
 from pipelines.sql.signatures import load_signatures
 from tests.support.warehouse import Warehouse, make_warehouse
 

@@ -12,7 +12,7 @@ from core.errors import BadInput
 from core.infra.storage.protocol import saves_key
 from core.lifecycle.executions.spec import list_past_figures
 from core.tables import Dataset, DatasetVersion, Execution
-from pipelines.contract.figures import Figures
+from pipelines.contract.request import Figures
 from tests.support.shop import PIPELINE, Shop
 
 COLUMNS = [{"name": name, "type": "string"} for name in ("title", "rejected_check", "rejected_reason")]
