@@ -9,13 +9,16 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import os
 from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import anyio
 import httpx
 from fastapi import APIRouter, Request, Response, WebSocket, WebSocketDisconnect
-from fastapi.responses import StreamingResponse
+from fastapi.responses import FileResponse, StreamingResponse
 from fastapi.staticfiles import StaticFiles
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import HTTPConnection
@@ -51,14 +54,22 @@ router = APIRouter(prefix=PREFIX, include_in_schema=False)
 pages = APIRouter(prefix=PREFIX, include_in_schema=False, route_class=ConsoleRoute)
 
 
+@lru_cache(maxsize=100)  # files of a page: 60, of 5 MB
+def _read_script(path: str | os.PathLike[str]) -> bytes:
+    return Path(path).read_bytes()
+
+
 class Scripts(StaticFiles):
     """The files of Dagster's own code, the same for everybody. Their names have their digests: browsers keep them."""
 
     def __init__(self) -> None:
         super().__init__(packages=[("dagster_webserver", "webapp/build/_next")])
 
-    def file_response(self, *args: Any, **options: Any) -> Response:
-        response = super().file_response(*args, **options)
+    def file_response(self, full_path: str | os.PathLike[str], *args: Any, **options: Any) -> Response:
+        response = super().file_response(full_path, *args, **options)
+        if isinstance(response, FileResponse):  # which would use four threads, one after the other
+            kept = {name: value for name, value in response.headers.items() if name != "accept-ranges"}
+            response = Response(_read_script(full_path), headers=kept)
         response.headers["Cache-Control"] = "public, max-age=31536000, immutable"
         return response
 

@@ -145,4 +145,5 @@ FILTERS: dict[str, Any] = {
     "json": format_json,
 }
 environment.filters.update(FILTERS)
-environment.globals.update(text=TEXT, texts_of_scripts=htmlsafe_json_dumps(OF_SCRIPTS, ensure_ascii=False))
+GLOBALS: dict[str, Any] = {"text": TEXT, "texts_of_scripts": htmlsafe_json_dumps(OF_SCRIPTS, ensure_ascii=False)}
+environment.globals.update(GLOBALS)

@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterator
 from contextlib import suppress
 from http import HTTPStatus
+from importlib.resources import files
+from pathlib import Path
 from threading import Thread
 
 import httpx
@@ -80,6 +82,23 @@ def test_no_way_of_writing_an_address_passes_the_checks(viewer: httpx.Client, ta
     PATHS.clear()
     question = viewer.build_request("GET", viewer.base_url, extensions={"target": target.encode()})
     assert (viewer.send(question).status_code in (403, 404), PATHS) == (True, [])
+
+
+def test_files_of_dagster_are_whole_and_kept_by_browsers(viewer: httpx.Client) -> None:
+    folder = Path(str(files("dagster_webserver"))) / "webapp/build"
+    path = next((folder / "_next/static/css").glob("*.css"))
+    address = f"/console/dagster/{path.relative_to(folder)}"
+    answers = [viewer.get(address) for _ in range(2)]
+    assert [each.content for each in answers] == [path.read_bytes()] * 2
+    first = answers[0]
+    assert (first.headers["Content-Type"].split(";")[0], "immutable" in first.headers["Cache-Control"]) == (
+        "text/css",
+        True,
+    )
+    assert viewer.get(address, headers={"If-None-Match": first.headers["ETag"]}).status_code == 304
+    head = viewer.head(address)
+    assert (head.headers["Content-Length"], head.content) == (str(len(first.content)), b"")
+    assert viewer.get("/console/dagster/_next/static/css/none.css").status_code == 404
 
 
 BODIES = (DEEP, f'{{"query": {DEEP}', b"\xff", "[{}]", '{"query": 1}', '{"query": "\\ud800"}')
