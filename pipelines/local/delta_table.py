@@ -62,6 +62,10 @@ class LocalDeltaTable:
 
         return DeltaTable.is_deltatable(self.location, self._make_options())
 
+    def find_column_obstacle(self, schema: pa.Schema) -> SparkOnly | None:
+        """Return why only Spark writes rows with these columns; None where deltalake does."""
+        return None
+
     def find_obstacle(self) -> SparkOnly | None:
         """Return why only Spark writes the table as it is; None where deltalake does."""
         table = self._open()

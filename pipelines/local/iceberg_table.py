@@ -19,7 +19,7 @@ from pipelines.local.merging import merge_rows
 from pipelines.local.tables import select_fitted
 from pipelines.tables.commits import Commit
 from pipelines.tables.delta import MAX_COMMITS
-from pipelines.tables.iceberg import StoredIcebergTable, parse_number, plan_files
+from pipelines.tables.iceberg import StoredIcebergTable, has_nested_objects, parse_number, plan_files
 from pipelines.tables.protocol import CommitConflict, SparkOnly, TableFault, find_table_access, refuse, resolve_file
 from pipelines.tables.snapshots import name_iceberg_snapshot, parse_iceberg_snapshot
 
@@ -62,6 +62,11 @@ class LocalIcebergTable:
     def exists(self) -> bool:
         return self._stored.exists()
 
+    def find_column_obstacle(self, schema: pa.Schema) -> SparkOnly | None:
+        """Return why only Spark writes rows with these columns; None where pyiceberg does."""
+        columns = _convert_schema(schema, self._stored.begin().metadata)
+        return SparkOnly.NESTED if has_nested_objects(columns.as_struct()) else None
+
     def find_obstacle(self) -> SparkOnly | None:
         """Return why only Spark writes the table as it is; None where pyiceberg does."""
         from pyiceberg.transforms import IdentityTransform
@@ -72,6 +77,8 @@ class LocalIcebergTable:
             return SparkOnly.FEATURES
         if any(not isinstance(field.transform, IdentityTransform) for field in table.spec().fields):
             return SparkOnly.SPLIT
+        if has_nested_objects(table.schema().as_struct()):
+            return SparkOnly.NESTED
         deletes = newest is not None and int((newest.summary or {}).get("total-delete-files") or 0)
         return SparkOnly.FEATURES if deletes else None
 

@@ -17,7 +17,7 @@ from pipelines.language.formats import SPLITTING_TYPES, TABLE_FORMATS, Mode, des
 from pipelines.local.delta_table import LocalDeltaTable
 from pipelines.local.iceberg_table import LocalIcebergTable
 from pipelines.local.merging import check_keys
-from pipelines.local.tables import name_void
+from pipelines.local.tables import find_column, name_void
 from pipelines.planning.model import Output
 from pipelines.planning.plan import Plan
 from pipelines.tables.commits import Write, write_version
@@ -41,7 +41,7 @@ def write_table(rows: pa.Table, format_: str, location: str, write: Write, targe
     if fault := describe_unnamable_column(format_, rows.column_names):
         raise RunError(fault)
     check_merged(write.keys, write.within, rows.column_names)
-    check_keys(rows, write.keys)
+    check_keys(rows, [find_column(rows.column_names, key) for key in write.keys])
     version = write_version(open_table(format_, location), name_void(rows), write, target)
     if write.partition:
         parts = measure_partitions(format_, location, version.snapshot, tuple(write.partition))
@@ -79,6 +79,8 @@ def _find_obstacle(table: LocalTable, plan: Plan, target: Target, schema: pa.Sch
         return SparkOnly.TYPES
     if not {types.get(name, "string") for name in plan.output.partition_by} <= SPLITTING_TYPES:
         return SparkOnly.SPLIT
+    if (obstacle := table.find_column_obstacle(name_void(schema.empty_table()).schema)) is not None:
+        return obstacle
     if not table.exists():
         return None
     if (obstacle := table.find_obstacle()) is not None:

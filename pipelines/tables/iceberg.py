@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import FileScanTask, Table
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
+    from pyiceberg.types import IcebergType
 
 _LOG = LOG_FOLDERS["iceberg"]
 _METADATA = re.compile(r"v(\d+)\.metadata\.json")
@@ -89,7 +90,8 @@ class StoredIcebergTable:
         from pyiceberg.io.pyarrow import ArrowScan, _dataframe_to_data_files  # pyright: ignore[reportPrivateUsage]
 
         table = self.open()
-        groups = [*_group_small_files(table)] if self._is_newest(table, snapshot) else []
+        keeps = self._is_newest(table, snapshot) and not has_nested_objects(table.schema().as_struct())
+        groups = [*_group_small_files(table)] if keeps else []
         if not groups:
             return None
         parent, written = table.metadata.current_snapshot_id, 0
@@ -249,6 +251,17 @@ def plan_files(table: Table, partition: Values) -> list[FileScanTask]:
     everything: BooleanExpression = AlwaysTrue()
     wanted = (EqualTo(name, value) for name, value in partition)  # pyright: ignore[reportCallIssue]
     return [*table.scan(reduce(And, wanted, everything)).plan_files()]
+
+
+def has_nested_objects(type_: IcebergType) -> bool:
+    """Return whether a type has lists or maps of objects, which pyiceberg 0.12 reads and writes as empty for null."""
+    from pyiceberg.types import ListType, MapType, StructType
+
+    if isinstance(type_, StructType):
+        return any(has_nested_objects(field.field_type) for field in type_.fields)
+    inner = type_.element_type if isinstance(type_, ListType) else None
+    inner = type_.value_type if isinstance(type_, MapType) else inner
+    return inner is not None and (isinstance(inner, StructType) or has_nested_objects(inner))
 
 
 def _group_small_files(table: Table) -> Iterator[list[FileScanTask]]:

@@ -256,7 +256,8 @@ class IcebergTable:
     def _make_writer(self, rows: DataFrame, partition_by: Sequence[str]) -> DataFrameWriterV2:
         writer = rows.writeTo(self._name).using("iceberg").tableProperty("format-version", "2")
         if partition_by:
-            writer = writer.partitionedBy(*(F.col(quote_column(name)) for name in partition_by))
+            # Spark reads the name, without its quotes, once more
+            writer = writer.partitionedBy(*(F.col(quote_column(quote_column(name))) for name in partition_by))
         return writer
 
     def _read_metadata(self) -> Iterator[tuple[str, Any]]:
@@ -305,8 +306,10 @@ def _find_gone(stored: DataFrame, rows: DataFrame, keys: Sequence[str], within: 
     """Return the keys of a table's rows that a merge removes; None without removed rows."""
     if within is None:
         return None
-    covered = stored.join(list_covered(rows, within), within, "semi")
-    gone = covered.select(*map(quote_column, keys)).join(rows, [*keys], "left_anti")
+    covered = stored.join(list_covered(rows, within), within, "semi").select(*map(quote_column, keys)).distinct()
+    kept = rows.select(*(F.col(quote_column(key)).alias(f"__key{at}") for at, key in enumerate(keys)))
+    equal = [F.col(quote_column(key)).eqNullSafe(F.col(f"__key{at}")) for at, key in enumerate(keys)]
+    gone = covered.join(kept, equal, "left_anti")
     return gone.localCheckpoint() if not gone.isEmpty() else None
 
 
