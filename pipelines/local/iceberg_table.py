@@ -73,7 +73,8 @@ class LocalIcebergTable:
 
         table = self._stored.open()
         metadata, newest = table.metadata, table.current_snapshot()
-        if metadata.format_version != _FORMAT or metadata.sort_order_by_id(metadata.default_sort_order_id).fields:
+        order = metadata.sort_order_by_id(metadata.default_sort_order_id)
+        if metadata.format_version != _FORMAT or (order and order.fields):
             return SparkOnly.FEATURES
         if any(not isinstance(field.transform, IdentityTransform) for field in table.spec().fields):
             return SparkOnly.SPLIT
@@ -93,20 +94,19 @@ class LocalIcebergTable:
             snapshot = next((each for each in metadata.get("snapshots", ()) if each["snapshot-id"] == current), None)
             if snapshot is not None:
                 author = snapshot.get("summary", {}).get(_AUTHOR)
-                yield Commit(name_iceberg_snapshot(name, current), author, snapshot["timestamp-ms"])
+                yield Commit(name_iceberg_snapshot(name, snapshot["snapshot-id"]), author, snapshot["timestamp-ms"])
 
     def restore(self, snapshot: str) -> None:
-        from pyiceberg.table.update import SetCurrentSchemaUpdate, SetDefaultSpecUpdate, SetSnapshotRefUpdate
-
+        changes = _load_changes()
         parsed, table = parse_iceberg_snapshot(snapshot), self._stored.open()
         restored = self._stored.open(parsed.file).metadata
         if table.snapshot_by_id(int(parsed.id)) is None:
             self._stored.commit_metadata(parse_number(table.metadata_location) + 1, restored)
             return
         # the log keeps later snapshots, which versions have
-        main = SetSnapshotRefUpdate(ref_name="main", type="branch", snapshot_id=int(parsed.id))
-        schema = SetCurrentSchemaUpdate(schema_id=restored.current_schema_id)
-        spec = SetDefaultSpecUpdate(spec_id=restored.default_spec_id)
+        main = changes.SetSnapshotRefUpdate(ref_name="main", type="branch", snapshot_id=int(parsed.id))
+        schema = changes.SetCurrentSchemaUpdate(schema_id=restored.current_schema_id)
+        spec = changes.SetDefaultSpecUpdate(spec_id=restored.default_spec_id)
         table.catalog.commit_table(table, (), (schema, spec, main))
 
     def read(self, snapshot: str | None = None) -> pa.Table:
@@ -176,13 +176,12 @@ class LocalIcebergTable:
 
     def _write_all(self, table: Table, rows: pa.Table, partition_by: Sequence[str]) -> None:
         """Commit the rows as all rows of a table, after which its log has the earlier snapshots still."""
-        from pyiceberg.table.update import RemoveSnapshotRefUpdate, update_table_metadata
-
-        updates: tuple[TableUpdate, ...] = (RemoveSnapshotRefUpdate(ref_name="main"),)
+        changes = _load_changes()
+        updates: tuple[TableUpdate, ...] = (changes.RemoveSnapshotRefUpdate(ref_name="main"),)
         wanted, spec = _convert_schema(rows.schema, table.metadata), table.spec().fields
         if _list_columns(wanted) != _list_columns(table.schema()) or [each.name for each in spec] != [*partition_by]:
             updates += _change_columns(table.metadata, wanted, partition_by)
-        table.metadata = update_table_metadata(table.metadata, updates)
+        table.metadata = changes.update_table_metadata(table.metadata, updates)
         with table.transaction() as transaction:
             self._append(transaction, rows)
 
@@ -221,28 +220,30 @@ def _convert_schema(schema: pa.Schema, metadata: TableMetadata) -> Schema:
     from pyiceberg.schema import Schema, assign_fresh_schema_ids
 
     ids = count(metadata.last_column_id + 1)
-    columns = assign_fresh_schema_ids(Catalog._convert_schema_if_needed(schema), lambda: next(ids))
+    converted = Catalog._convert_schema_if_needed(schema)  # pyright: ignore[reportPrivateUsage]
+    columns = assign_fresh_schema_ids(converted, lambda: next(ids))
     return Schema(*columns.fields, schema_id=max(each.schema_id for each in metadata.schemas) + 1)
+
+
+def _load_changes() -> Any:
+    """Return pyiceberg's classes of changes, whose aliases hide the names of their fields from type checkers."""
+    from pyiceberg.table import update
+
+    return update
 
 
 def _change_columns(metadata: TableMetadata, schema: Schema, partition_by: Sequence[str]) -> tuple[TableUpdate, ...]:
     from pyiceberg.partitioning import PartitionField, PartitionSpec
-    from pyiceberg.table.update import (
-        AddPartitionSpecUpdate,
-        AddSchemaUpdate,
-        SetCurrentSchemaUpdate,
-        SetDefaultSpecUpdate,
-    )
     from pyiceberg.transforms import IdentityTransform
 
-    ids = count((metadata.last_partition_id or 999) + 1)
+    changes, ids = _load_changes(), count((metadata.last_partition_id or 999) + 1)
     fields = (
         PartitionField(schema.find_field(name).field_id, next(ids), IdentityTransform(), name) for name in partition_by
     )
     spec = PartitionSpec(*fields, spec_id=max(each.spec_id for each in metadata.partition_specs) + 1)
     return (
-        AddSchemaUpdate(schema_=schema), SetCurrentSchemaUpdate(schema_id=-1),
-        AddPartitionSpecUpdate(spec=spec), SetDefaultSpecUpdate(spec_id=-1),
+        changes.AddSchemaUpdate(schema_=schema), changes.SetCurrentSchemaUpdate(schema_id=-1),
+        changes.AddPartitionSpecUpdate(spec=spec), changes.SetDefaultSpecUpdate(spec_id=-1),
     )  # fmt: skip
 
 
