@@ -294,7 +294,7 @@ def test_of_two_first_runs_both_are_kept(job: Job, monkeypatch: pytest.MonkeyPat
     job.target = replace(job.target, writers=("execution-1",))
     spark, local = open_table(job.spark, format_, job.location), table_output.open_table(format_, job.location)
     kind = type(spark if next(job.runners) == "spark" else local)
-    looks, exists = iter([False] * (2 + (kind is type(local)))), kind.exists  # before the other run's commit
+    looks, exists = iter([False] * (4 if kind is type(local) else 2)), kind.exists  # before the other run's commit
     monkeypatch.setattr(kind, "exists", lambda table: next(looks, exists(table)))
     job.run("id:bigint,name:string 2,c 3,d 4,e", mode, more=keys)
     expected = "1a 2c 3d 4e" if mode == "merge" else "1a 2b 2c 3d 4e"
