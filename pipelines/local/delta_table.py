@@ -21,10 +21,12 @@ from pipelines.tables.commits import Commit, iter_delta_commits
 from pipelines.tables.delta import (
     SHORT,
     is_plain,
+    keeps_bounds,
     keeps_paths,
     name_delta_options,
     open_delta_table,
     read_delta_log,
+    read_schema,
     sign_delta_commit,
     sum_files,
 )
@@ -64,13 +66,15 @@ class LocalDeltaTable:
 
     def find_column_obstacle(self, schema: pa.Schema) -> SparkOnly | None:
         """Return why only Spark writes rows with these columns; None where deltalake does."""
-        return None
+        return None if keeps_bounds(schema) else SparkOnly.BOUNDS
 
     def find_obstacle(self) -> SparkOnly | None:
         """Return why only Spark writes the table as it is; None where deltalake does."""
         table = self._open()
         if not is_plain(table):
             return SparkOnly.FEATURES
+        if not keeps_bounds(read_schema(table)):
+            return SparkOnly.BOUNDS
         return None if keeps_paths(table) else SparkOnly.PATHS
 
     def measure(self) -> tuple[int, int]:
@@ -171,5 +175,4 @@ def _quote(text: str) -> str:
 
 
 def _list_columns(table: DeltaTable) -> ColumnTypes:
-    schema = pa.schema(table.schema().to_arrow())
-    return [(field.name, format_type(field.type)) for field in schema]
+    return [(field.name, format_type(field.type)) for field in read_schema(table)]

@@ -33,33 +33,36 @@ def materialize(rows: DataFrame) -> DataFrame:
 
 
 def hide_bounds(rows: DataFrame) -> DataFrame:
-    """Return the rows of files with their floating point numbers computed, so that no filter reaches the readers.
+    """Return the rows of files with all numbers that have a fraction computed, so that no filter reaches the readers.
 
-    Readers skip files, groups and dictionaries by their bounds, in which NaN is missing and -0.0 is not 0.0.
+    Readers skip files, groups and dictionaries by their bounds, in which NaN is missing and -0.0 is not 0.0, and which
+    deltalake 1.6 rounds to 17 digits for decimals.
     """
     from pyspark.sql import functions as F
 
-    names = [field.name for field in rows.schema.fields if _has_floats(field.dataType)]
+    names = [field.name for field in rows.schema.fields if _has_fractions(field.dataType)]
     return rows.withColumns({name: _compute(F.col(quote_column(name)), rows.schema[name].dataType) for name in names})
 
 
-def _has_floats(type_: DataType) -> bool:
-    from pyspark.sql.types import DecimalType, FractionalType, StructType
+def _has_fractions(type_: DataType) -> bool:
+    from pyspark.sql.types import FractionalType, StructType
 
     if isinstance(type_, StructType):
-        return any(_has_floats(field.dataType) for field in type_.fields)
-    return isinstance(type_, FractionalType) and not isinstance(type_, DecimalType)
+        return any(_has_fractions(field.dataType) for field in type_.fields)
+    return isinstance(type_, FractionalType)
 
 
 def _compute(value: Column, type_: DataType) -> Column:
-    """Return a value with -0.0 added to its numbers, which keeps each as it is."""
+    """Return a value in an expression that keeps it: -0.0 is added to floats, a decimal is chosen unless it is null."""
     from pyspark.sql import functions as F
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DecimalType, StructType
 
+    if isinstance(type_, DecimalType):
+        return F.nvl2(value, value, F.lit(None).cast(type_))
     if not isinstance(type_, StructType):
         return value + F.lit(-0.0).cast(type_)
     for field in type_.fields:
-        if _has_floats(field.dataType):
+        if _has_fractions(field.dataType):
             value = value.withField(quote_column(field.name), _compute(value[field.name], field.dataType))
     return value
 

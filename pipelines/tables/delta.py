@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ from pipelines.tables.protocol import (
 from pipelines.tables.snapshots import LOG_FOLDERS
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties
 
 _PLAIN_WRITER = 2  # later versions of the protocol have features that a table may use
@@ -73,7 +75,7 @@ class StoredDeltaTable:
 
         with _explain_failures():
             table = open_delta_table(self._location, self._access)
-            if str(table.version()) != snapshot or not keeps_paths(table):
+            if str(table.version()) != snapshot or not keeps_paths(table) or not keeps_bounds(read_schema(table)):
                 return None
             signed, log = sign_delta_commit(author)
             try:
@@ -160,6 +162,32 @@ def keeps_paths(table: DeltaTable) -> bool:
     `city=K%C3%B6ln`.
     """
     return all(path == quote(unquote(path), safe=_UNQUOTED) for path in list_paths(table))
+
+
+def read_schema(table: DeltaTable) -> pa.Schema:
+    """Return the columns of a table."""
+    import pyarrow as pa
+
+    return pa.schema(table.schema())
+
+
+def keeps_bounds(schema: pa.Schema) -> bool:
+    """Return whether values are within the bounds that deltalake writes to a table's log.
+
+    It has those of decimals as floating point numbers. Beyond 15 digits a value may be outside of them, and readers
+    then leave the file out.
+    """
+    return all(digits <= sys.float_info.dig for field in schema for digits in _list_digits(field.type))
+
+
+def _list_digits(type_: pa.DataType) -> Iterator[int]:
+    """Yield the digits of each decimal in a type."""
+    import pyarrow as pa
+
+    if pa.types.is_decimal(type_):
+        yield type_.precision
+    for place in range(type_.num_fields):
+        yield from _list_digits(type_.field(place).type)
 
 
 def is_plain(table: DeltaTable) -> bool:

@@ -77,8 +77,9 @@ def launch(page: Page, service: Service, chosen: str) -> None:
     """Materialize partitions of the asset of prices: All, Latest, Missing or Failed ones."""
     page.goto(f"{service.ui_url}/assets/week_shop/prices?view=partitions")
     page.get_by_role("button", name="Materialize…").first.click()
-    page.get_by_role("button", name=chosen, exact=True).last.click()
-    button = page.get_by_role("button", name="Launch").last
+    dialog = page.get_by_role("dialog")  # the page behind it has buttons of the same names
+    dialog.get_by_role("button", name=chosen, exact=True).click()
+    button = dialog.get_by_role("button", name="Launch")
     expect(button).to_be_enabled()
     button.click()
     expect(button).to_be_hidden()

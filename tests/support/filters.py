@@ -61,6 +61,10 @@ KINDS: Mapping[str, Kind] = {
         pa.decimal128(12, 2), "decimal(12,2)", (Decimal("-1.50"), Decimal("0.00"), Decimal("1.25")),
         lambda value: f"CAST('{value}' AS decimal(12,2))",
     ),
+    "amount": Kind(
+        pa.decimal128(38, 18), "decimal(38,18)", (Decimal("9007199254740993.000000000000000001"), Decimal("1e-18")),
+        lambda value: f"CAST('{value}' AS decimal(38,18))",
+    ),
     "varchar": Kind(pa.string(), "string", ("", "a", "B", "é", "a" * 70), lambda value: f"'{value}'"),
     "boolean": Kind(pa.bool_(), "boolean", (True, False), lambda value: str(value).lower()),
     "date": Kind(

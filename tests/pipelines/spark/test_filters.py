@@ -28,7 +28,12 @@ WRITERS = [
     pytest.param("libraries", "delta", marks=LONG),
     pytest.param("libraries", "iceberg", marks=LONG),
 ]
-COLUMNS = {"double": [0.5, math.nan, 0.5, 0.5], "real": [-0.0, -0.0, None, -0.0]}
+AMOUNT = KINDS["amount"].values[0]
+COLUMNS = {
+    "double": [0.5, math.nan, 0.5, 0.5],
+    "real": [-0.0, -0.0, None, -0.0],
+    "amount": [AMOUNT, None, AMOUNT, AMOUNT],
+}
 STRIDE = 4  # of the conditions, each of which is a scan
 
 
@@ -60,7 +65,7 @@ def test_filters_find_the_rows_that_meet_them(spark: SparkSession, tmp_path: Pat
     context = RunContext(inputs={make_table_key("lake.t"): files}, local_folders=())
     run = make_runner(lambda: spark, tmp_path)
     wrong: dict[str, str] = {}
-    for column, name in (("double", "double"), ("real", "real"), ("nested.x", "double")):
+    for column, name in (("double", "double"), ("real", "real"), ("amount", "amount"), ("nested.x", "double")):
         some = list_conditions(KINDS[name], SPARK_WORDS, nan_is_greatest=True)[1::STRIDE]
         query = build_query(some, "t", column)
         text = f'pipeline: [{{stage: sql_query, args: ["{query}", {{tables: {{t: lake.t}}}}]}}]'

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import string
 from collections.abc import Mapping
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -15,7 +16,14 @@ from deltalake import DeltaTable, TableFeatures, write_deltalake
 
 from pipelines.filesystem import STORAGE_ACCESS, S3Access
 from pipelines.tables import delta
-from pipelines.tables.delta import CommitConflict, keeps_paths, list_paths, name_delta_options, restore_delta_table
+from pipelines.tables.delta import (
+    CommitConflict,
+    StoredDeltaTable,
+    keeps_paths,
+    list_paths,
+    name_delta_options,
+    restore_delta_table,
+)
 from tests.support.s3 import get_bucket
 
 AUTHOR = "execution:1"
@@ -67,6 +75,17 @@ def test_an_earlier_version_is_restored_by_a_commit_of_its_author(lake: Lake) ->
     lake.append(id=[3])
     assert restore_delta_table(lake.location, 1, AUTHOR)
     assert lake.read() == [{"id": 1, "price": None}, {"id": 2, "price": 1.5}]
+
+
+@pytest.mark.parametrize(("amount", "is_merged"), [("9007199254740.99", True), ("90071992547409.93", False)])
+def test_files_are_merged_unless_their_bounds_would_be_beside_the_values(
+    tmp_path: Path, amount: str, is_merged: bool
+) -> None:
+    lake = Lake(str(tmp_path))
+    for id_ in (1, 2):
+        lake.append(id=[id_], paid=[[{"amount": Decimal(amount)}]])
+    assert (StoredDeltaTable(str(tmp_path), None).merge_files("1", AUTHOR) is not None) is is_merged
+    assert len(lake.read()) == 2
 
 
 def test_a_commit_of_another_writer_comes_first(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
