@@ -16,7 +16,7 @@ from pipelines.models.options import ModelOptions
 from pipelines.pipeline import Pipeline
 from pipelines.planning.plan import Plan
 from pipelines.registry import load_plugins
-from pipelines.spark.requirements import find_missing_libraries
+from pipelines.requirements import find_missing_libraries
 from pipelines.transforms.transform import Transforms
 
 

@@ -44,6 +44,6 @@ class PartialRun:
 class GrownOver(Exception):
     """The run is too large for one process; Spark goes on with the `partial_run`."""
 
-    def __init__(self, partial_run: PartialRun) -> None:
-        super().__init__("the run has grown over to Spark")
+    def __init__(self, partial_run: PartialRun, reason: str = "") -> None:
+        super().__init__(reason or "the run has grown over to Spark")
         self.partial_run = partial_run

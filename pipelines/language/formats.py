@@ -13,6 +13,8 @@ FILE_FORMATS = ("parquet", "csv", "json", "avro")
 TABLE_FORMATS = ("delta", "iceberg")  # with a log of their own, in which a version is a snapshot
 PARQUET_FORMATS = ("parquet", *TABLE_FORMATS)  # whose data files are Parquet
 FORMATS = (*FILE_FORMATS, *TABLE_FORMATS)
+# the types of columns whose values are alike, as texts of partitions, in what Spark and the tables' own libraries write
+SPLITTING_TYPES = frozenset({"string", "tinyint", "smallint", "int", "bigint", "date", "boolean"})
 _LIBRARIES = {"delta": "delta", "iceberg": "iceberg", "avro": "avro"}
 _NOT_IN_DELTA = frozenset(" ,;{}()=\n\t")  # of the names of columns
 

@@ -35,6 +35,7 @@ from pipelines.extract.rows import Link
 from pipelines.language.columns import ENGINE_COLUMNS, Columns
 from pipelines.language.engines import EngineName, Growth
 from pipelines.local.explore import TooManyPages, run_levels
+from pipelines.local.table_output import find_need
 from pipelines.local.tables import (
     exchange_links,
     leave_out_failures,
@@ -84,17 +85,19 @@ class LocalEngine(Engine[pa.Table]):
         return rows
 
     def _check_needs(self, rows: pa.Table) -> None:
-        """Raise GrownOver where only Spark measures a check over the columns, NeedsSpark where it stays here."""
-        needs = (
-            call
-            for call in self._plan.checks
-            if not call.check.find_missing_columns(self._columns) and call.check.needs_spark(self._columns)
-        )
-        if (call := next(needs, None)) is None:
+        """Raise GrownOver where only Spark checks or writes the rows, NeedsSpark where the run stays here."""
+        if (need := self._find_need(rows)) is None:
             return
         if self._growth:
-            raise GrownOver(self._build_partial_run(Segment(rows, self._plan.steps[-2].key, self._columns)))
-        raise NeedsSpark(f"only Spark measures the check {call.name} over these columns", call.node.line)
+            segment = Segment(rows, self._plan.steps[-2].key, self._columns)
+            raise GrownOver(self._build_partial_run(segment), str(need))
+        raise need
+
+    def _find_need(self, rows: pa.Table) -> NeedsSpark | None:
+        for call in self._plan.checks:
+            if not call.check.find_missing_columns(self._columns) and call.check.needs_spark(self._columns):
+                return NeedsSpark(f"only Spark measures the check {call.name} over these columns", call.node.line)
+        return None if self._stop.is_set() else find_need(self._plan, self._context, self.select_output(rows).schema)
 
     def select_output(self, rows: pa.Table) -> pa.Table:
         """Return the output's columns of `rows`."""

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pipelines.errors import Problem
 from pipelines.filesystem import split_address
 from pipelines.java import find_missing_java
+from pipelines.language.columns import UNKNOWN
 from pipelines.language.engines import EngineName
-from pipelines.language.formats import Mode
+from pipelines.language.formats import PARQUET_FORMATS, SPLITTING_TYPES, TABLE_FORMATS, Mode
 from pipelines.planning.plan import Plan
 from pipelines.planning.stage import Source, Stage
 
@@ -65,7 +66,8 @@ def choose_engine(plan: Plan, wanted: EngineName = EngineName.AUTO) -> Choice:
     need = find_spark_need(plan)
     if need is not None:
         return Choice(runs_on_spark=True, reason=str(need), line=need.line)
-    files = plan.output.mode is Mode.HISTORY or any(_reads_files(step.stage) for step in plan.steps)
+    looks = plan.output.mode is Mode.HISTORY or plan.output.format in TABLE_FORMATS
+    files = looks or any(_reads_files(step.stage) for step in plan.steps)
     return Choice(runs_on_spark=False, asks_files=files, may_change=named is EngineName.AUTO)
 
 
@@ -107,9 +109,11 @@ def _iter_spark_needs(plan: Plan) -> Iterator[SparkNeed]:
                 yield SparkNeed(f"the column {name}", step.line)
         before = step
     output, line = plan.output, plan.steps[-1].line
-    if output.format != "parquet":
+    if output.format not in PARQUET_FORMATS:
         yield SparkNeed(f"the output's format {output.format}", line)
-    if output.partition_by:
+    types = dict(plan.columns.types)
+    split = {types.get(name, UNKNOWN) for name in output.partition_by}
+    if split and not (output.format in TABLE_FORMATS and split <= {UNKNOWN, *SPLITTING_TYPES}):
         yield SparkNeed("the output's partitionBy", line)
     if output.path and split_address(output.path):
         yield SparkNeed("the output's bucket", line)

@@ -1,4 +1,4 @@
-"""The next version of a history of Parquet files in memory: its current states compared with the rows of the run."""
+"""The next version of a history in memory: its current states compared with the rows of the run."""
 
 from __future__ import annotations
 
@@ -18,11 +18,20 @@ from pipelines.engine.history import States, Transition, describe_key_fault
 from pipelines.errors import NeedsSpark, RunError
 from pipelines.filesystem import open_filesystem
 from pipelines.language.engines import LOADED_BYTES, LOADED_ROWS
-from pipelines.language.formats import HISTORY_TYPES
+from pipelines.language.formats import HISTORY_TYPES, TABLE_FORMATS, Mode
 from pipelines.local.dataset_files import list_files
 from pipelines.local.merging import fill_columns
-from pipelines.local.output import select_fitted, write_rows
-from pipelines.local.tables import find_column, list_comparable_values, list_sort_keys, take_rows
+from pipelines.local.output import write_rows
+from pipelines.local.table_output import open_table, write_table
+from pipelines.local.tables import (
+    find_column,
+    list_comparable_values,
+    list_sort_keys,
+    name_void,
+    select_fitted,
+    take_rows,
+)
+from pipelines.tables.commits import Write
 
 pc: Any = pyarrow.compute  # its functions are made when it is imported
 _NAMES = [*HISTORY_TYPES]
@@ -37,6 +46,8 @@ def read_states(transition: Transition) -> pa.Table | None:
         schema = pa.schema([(name, parse_type(type_)) for name, type_ in target.columns])
     except UnknownType as error:
         raise NeedsSpark(f"only Spark reads the history: {error}") from error
+    if target.snapshot is not None and target.location is not None:
+        return _read_table(transition, schema)
     files = [*list_files(target.paths)]
     if sum(file.size for file in files) > LOADED_BYTES:
         raise NeedsSpark(f"only Spark reads the history: it has more than {LOADED_BYTES:,} bytes")
@@ -51,16 +62,37 @@ def read_states(transition: Transition) -> pa.Table | None:
     return pa.concat_tables(parts)
 
 
+def _read_table(transition: Transition, schema: pa.Schema) -> pa.Table:
+    target = transition.target
+    table = open_table(transition.output.format, target.location or "")
+    if (obstacle := table.find_obstacle()) is not None:
+        raise NeedsSpark(f"only Spark reads the history: {obstacle}")
+    rows, size = table.measure()
+    if rows > LOADED_ROWS or size > LOADED_BYTES:
+        raise NeedsSpark(
+            f"only Spark reads the history: it has more than {LOADED_BYTES:,} bytes or {LOADED_ROWS:,} rows"
+        )
+    return fill_columns(table.read(target.snapshot), schema)
+
+
 def write_history(
-    rows: pa.Table, path: str, transition: Transition, earlier: pa.Table | None, aside: pa.Table | None = None
+    rows: pa.Table,
+    path: str,
+    transition: Transition,
+    earlier: pa.Table | None,
+    author: str,
+    since: int,
+    aside: pa.Table | None = None,
 ) -> tuple[WrittenFiles | None, Changes]:
-    """Write the states `earlier` and those of the run to a new folder `path`; nothing where there is no difference.
+    """Write the states `earlier` and those of the run to a new folder `path`, or to the target's table.
+
+    Nothing is written where there is no difference. `since` is the time in milliseconds at which the run began.
 
     Keys of rows that were set `aside` stay as they are. Raises RunError for keys that are there twice or without a
     value.
     """
     transition.check_columns(rows.column_names)
-    named = _name_void(rows)
+    named = name_void(rows)
     keys = [find_column(named.column_names, key) for key in transition.output.keys]
     _check_keys(named, keys)
     if earlier is None:
@@ -71,14 +103,13 @@ def write_history(
     changes = transition.finish(states)
     if earlier is not None and not changes.any:
         return None, changes
+    output, target = transition.output, transition.target
+    if output.format in TABLE_FORMATS:
+        write = Write(Mode.OVERWRITE, (), output.partition_by, author, since)
+        written = write_table(version, output.format, target.location or path, write, target)
+        return replace(written, rows=rows.num_rows), changes
     written = write_rows(version, path)
     return replace(written, rows=rows.num_rows, total_rows=written.rows), changes
-
-
-def _name_void(rows: pa.Table) -> pa.Table:
-    """Return the rows with columns of nulls only as text: a later state may have a value."""
-    schema = pa.schema([(each.name, pa.string() if pa.types.is_null(each.type) else each.type) for each in rows.schema])
-    return rows.cast(schema)
 
 
 def _check_keys(rows: pa.Table, keys: Sequence[str]) -> None:

@@ -1,9 +1,9 @@
-"""Merging of rows into the Parquet files of a dataset, batch by batch: a new version has the earlier rows and these."""
+"""Merging of rows into those of a dataset, batch by batch: a new version has the earlier rows and these."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -14,53 +14,71 @@ from pipelines.errors import RunError
 from pipelines.filesystem import list_data_files, open_filesystem
 
 
-def merge_rows(
-    rows: pa.Table, keys: Sequence[str], folders: Sequence[str], earlier: pa.Schema, within: str | None = None
-) -> tuple[pa.Schema, Iterator[pa.Table]]:
-    """Return the schema and the parts of the rows in folders without those of equal keys, followed by `rows`.
+def read_batches(folders: Sequence[str]) -> Iterator[pa.Table]:
+    """Yield the rows of the Parquet files in folders."""
+    for file in (file for folder in folders for file in list_data_files(folder, recursive=True)):
+        files, path = open_filesystem(file.path)
+        with pq.ParquetFile(path, filesystem=files) as parquet:
+            for batch in parquet.iter_batches():
+                yield pa.Table.from_batches([batch])
 
-    Rows with a value of the column `within` that `rows` have are left out too. Columns that `rows` lack keep the values
-    of the rows of equal keys. The rows in the folders get the types of the schema `earlier`. Without keys, all of them
-    stay. Raises RunError when two of the rows have the same keys.
-    """
-    named = {name.casefold(): name for name in rows.column_names}
-    keys, within = [named[key.casefold()] for key in keys], named[within.casefold()] if within else None
-    new = _list_keys(rows, keys)
+
+def check_keys(rows: pa.Table, keys: Sequence[str]) -> set[tuple[Any, ...]]:
+    """Return the keys of the rows; raise RunError when two rows have the same."""
     seen = set[tuple[Any, ...]]()
-    for key in new:
+    for key in _list_keys(rows, keys) if keys else ():
         if key in seen:
             raise RunError(describe_equal_keys(keys, key))
         seen.add(key)
+    return seen
+
+
+def merge_rows(
+    rows: pa.Table,
+    keys: Sequence[str],
+    stored: Iterable[pa.Table],
+    earlier: pa.Schema,
+    within: str | None = None,
+    repeats: bool = False,
+) -> tuple[pa.Schema, Iterator[pa.Table]]:
+    """Return the schema and the parts of the rows that are stored without those of equal keys, followed by `rows`.
+
+    Rows with a value of the column `within` that `rows` have are left out too. Columns that `rows` lack keep the values
+    of the rows of equal keys. The stored rows get the types of the schema `earlier`. Without keys, all of them stay.
+    A row `repeats` for each of several stored ones of its keys, or takes the place of all. Raises RunError when two of
+    the rows have the same keys.
+    """
+    named = {name.casefold(): name for name in rows.column_names}
+    keys, within = [named[key.casefold()] for key in keys], named[within.casefold()] if within else None
+    seen = check_keys(rows, keys)
     schema = pa.schema([*earlier, *(field for field in rows.schema if field.name not in earlier.names)])
     covered = _list_covered(rows, within) if within else set[object]()
-    return schema, _iter_parts(rows, keys, folders, schema, seen, (within, covered))
+    return schema, _iter_parts(rows, keys, stored, schema, seen, (within, covered), repeats)
 
 
 def _iter_parts(
     rows: pa.Table,
     keys: Sequence[str],
-    folders: Sequence[str],
+    stored: Iterable[pa.Table],
     schema: pa.Schema,
     replaced: set[tuple[Any, ...]],
     covered: tuple[str | None, set[object]],
+    repeats: bool,
 ) -> Iterator[pa.Table]:
     lacking = [field.name for field in schema if keys and field.name not in rows.column_names]
     earlier: list[pa.Table] = []
-    for file in (file for folder in folders for file in list_data_files(folder, recursive=True)):
-        files, path = open_filesystem(file.path)
-        with pq.ParquetFile(path, filesystem=files) as parquet:
-            for batch in parquet.iter_batches():
-                part = fill_columns(pa.Table.from_batches([batch]), schema)
-                stays = [key not in replaced for key in _list_keys(part, keys)]
-                if within := covered[0]:
-                    values = _list_values(part, within)
-                    stays = [stay and value not in covered[1] for stay, value in zip(stays, values, strict=True)]
-                if all(stays):
-                    yield part
-                    continue
-                yield part.filter(pa.array(stays, pa.bool_()))
-                if lacking:
-                    earlier.append(part.filter(pa.array([not each for each in stays], pa.bool_())))
+    for rows_before in stored:
+        part = fill_columns(rows_before, schema)
+        stays = [key not in replaced for key in _list_keys(part, keys)]
+        if within := covered[0]:
+            values = _list_values(part, within)
+            stays = [stay and value not in covered[1] for stay, value in zip(stays, values, strict=True)]
+        if all(stays):
+            yield part
+            continue
+        yield part.filter(pa.array(stays, pa.bool_()))
+        if lacking or repeats:
+            earlier.append(part.filter(pa.array([not each for each in stays], pa.bool_())))
     yield fill_columns(_keep_columns(rows, keys, pa.concat_tables(earlier), lacking) if earlier else rows, schema)
 
 

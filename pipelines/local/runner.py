@@ -10,7 +10,6 @@ from importlib.abc import MetaPathFinder
 import pyarrow as pa
 
 from pipelines.contract.report import Changes, RunResult, WrittenFiles
-from pipelines.contract.request import OUTPUT, Target
 from pipelines.engine.run import Run
 from pipelines.incremental.selection import (
     DIGESTS,
@@ -62,9 +61,12 @@ class LocalRunner:
             return RunResult(None, (), [], 0, rejected=rejected)
         changes: Changes | None = None
         if is_history:
-            written, changes = write_history(output, path, run.build_transition(), earlier, split.rejected)
+            transition, since = run.build_transition(), run.since
+            written, changes = write_history(
+                output, path, transition, earlier, run.context.author, since, split.rejected
+            )
         else:
-            written = write_output(output, run.plan.output, path, run.context.targets.get(OUTPUT, Target()))
+            written = write_output(output, run.plan, path, run.context, run.since)
         engine.write_exports()
         if engine.last_worker_step is not None and run.page_counts is None and rejected is None:
             preview = engine.select_preview(run.coordinator.get_preview(engine.last_worker_step))
@@ -81,10 +83,10 @@ class LocalRunner:
         self._run.check_failures()
         split = set_aside(plan.checks, engine.select_output(self._choose_rows(engine, rows)))
         self._check_output(split)
-        copy_output(split.output, plan.output, context)
+        copy_output(split.output, plan.output, context, self._run.since)
         self.rejected = split.rejected
         if split.rejected is not None:
-            copy_output(split.rejected, plan.output.for_rejected(), context)
+            copy_output(split.rejected, plan.output.for_rejected(), context, self._run.since)
         engine.write_exports()
         return split.output
 

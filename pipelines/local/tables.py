@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute
 import xxhash
 
+from pipelines.columns.appending import FittedColumn
 from pipelines.columns.types import parse_type
 from pipelines.engine.record_batches import LINK, OPEN, WITHOUT_VALUES
 from pipelines.errors import RunError
@@ -123,6 +124,42 @@ def select_columns(rows: pa.Table, columns: Columns) -> pa.Table:
         for name, type_ in columns.types
     ]
     return pa.table(arrays, names=[*columns])
+
+
+def select_fitted(rows: pa.Table, columns: Iterable[FittedColumn]) -> pa.Table:
+    """Return the rows with the names and types of existing columns."""
+    fitted = [(each.existing, _convert(rows.column(each.name), parse_type(each.type))) for each in columns]
+    return pa.table([values for _, values in fitted], names=[name for name, _ in fitted])
+
+
+def _convert(values: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
+    """Return values in another type, in which structs have fields by name without case, null where they lack them."""
+    if values.type == wanted or not pa.types.is_nested(wanted):
+        return values.cast(wanted)
+    return pa.chunked_array([_convert_nested(chunk, wanted) for chunk in values.chunks], wanted)
+
+
+def _convert_nested(values: pa.Array, wanted: pa.DataType) -> pa.Array:
+    if pa.types.is_struct(values.type) and pa.types.is_struct(wanted):
+        own = {field.name.casefold(): at for at, field in enumerate(values.type)}
+        fields = [
+            _convert_nested(values.field(own[name]), field.type) if name in own else pa.nulls(len(values), field.type)
+            for field in wanted
+            for name in (field.name.casefold(),)
+        ]
+        return pa.StructArray.from_arrays(fields, fields=[*wanted], mask=values.is_null())
+    if pa.types.is_list(values.type) and pa.types.is_list(wanted):
+        ends = pc.cumulative_sum(pc.list_value_length(values).fill_null(0))
+        offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends.cast(pa.int32())])
+        items = _convert_nested(values.flatten(), wanted.value_type)
+        return pa.ListArray.from_arrays(offsets, items, wanted, mask=values.is_null())
+    return values.cast(wanted)
+
+
+def name_void(rows: pa.Table) -> pa.Table:
+    """Return the rows with columns of nulls only as text: later rows may have a value."""
+    schema = pa.schema([(each.name, pa.string() if pa.types.is_null(each.type) else each.type) for each in rows.schema])
+    return rows.cast(schema)
 
 
 def find_column(names: Sequence[str], wanted: str) -> str:

@@ -21,7 +21,8 @@ from pipelines.filesystem import delete_folder
 from pipelines.language.columns import quote_column
 from pipelines.language.formats import HISTORY_TYPES, TABLE_FORMATS, Mode
 from pipelines.spark.observations import wait_for_observation
-from pipelines.tables.commits import Write, name_void, select_fitted, write_version
+from pipelines.tables.commits import Write, write_version
+from pipelines.tables.spark_rows import name_void, select_fitted
 from pipelines.tables.spark_tables import open_table
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -7,37 +7,23 @@ leaves a version that was never published; the next writer takes it back before 
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import takewhile
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 from uuid import uuid4
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType
-
-from pipelines.columns.appending import FittedColumn, fit_columns
 from pipelines.contract.report import TableVersion
 from pipelines.contract.request import Target
 from pipelines.errors import RunError
-from pipelines.language.columns import quote_column
 from pipelines.language.formats import Mode
 from pipelines.tables.commit_lease import hold_lease
+from pipelines.tables.delta import read_delta_log
 from pipelines.tables.protocol import CommitConflict
 
-DELTA_AUTHOR = "spark.databricks.delta.commitInfo.userMetadata"  # settings of a session that sign its commits
-_ICEBERG_AUTHOR = "spark.sql.iceberg.snapshot-property.spindle.author"
-MAX_COMMITS = 50  # the newest ones, among which a run looks for its own
-GONE = "__gone"
 _TRIES = 5
-_CONFLICTS = (
-    *("Concurrent", "CommitFailed", "ValidationException", "METADATA_CHANGED", "CONCURRENT"),
-    *("ALREADY_EXISTS", "AlreadyExists", "DELTA_PATH_EXISTS", "PROTOCOL_CHANGED"),  # of two that create a table
-)
+Rows = TypeVar("Rows")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,41 +35,50 @@ class Commit:
     milliseconds: int
 
 
-class Table(Protocol):
-    """A table in a folder; `widens_scales` says whether a decimal column may get more digits after the point."""
+def iter_delta_commits(location: str, newest: int) -> Iterator[Commit]:
+    """Yield the newest commits of a Delta table up to a version, the last one first."""
+    for version, entry in read_delta_log(location, newest):
+        yield Commit(str(version), entry.get("userMetadata"), entry["timestamp"])
+
+
+class Table(Protocol[Rows]):
+    """A table in a folder, to which a runner commits rows of its own kind.
+
+    Of those that write, each method makes a commit, and raises CommitConflict where another writer's came first.
+    """
 
     location: str
-    widens_scales: bool
+
+    def sign(self, author: str) -> AbstractContextManager[None]:
+        """Let the commits name their author meanwhile."""
+        ...
 
     def exists(self) -> bool: ...
 
-    def list_commits(self) -> Sequence[Commit]:
-        """Return the newest commits, the last one first."""
+    def iter_commits(self) -> Iterator[Commit]:
+        """Yield the newest commits, the last one first."""
         ...
 
     def restore(self, snapshot: str) -> None:
-        """Make an earlier version the current one, by a commit that the session signs; raise CommitConflict."""
+        """Make an earlier version the current one."""
         ...
 
-    def read(self, snapshot: str) -> DataFrame:
-        """Return the rows of a version."""
+    def evolve(self, rows: Rows) -> Rows:
+        """Give columns the wider types of rows that follow, changing no value; return the rows with the table's types.
+
+        Raises RunError where no type holds both. Without wider types there is no commit.
+        """
         ...
 
-    def read_columns(self) -> tuple[tuple[str, str], ...]: ...
-
-    def evolve(self, rows: DataFrame) -> None:
-        """Give columns the wider types of the rows that follow, by a commit that changes no value."""
-        ...
-
-    def create(self, rows: DataFrame, partition_by: Sequence[str]) -> None:
+    def create(self, rows: Rows, partition_by: Sequence[str]) -> None:
         """Create the table; it is a conflict where another writer has created it."""
         ...
 
-    def replace(self, rows: DataFrame, partition_by: Sequence[str]) -> None:
+    def replace(self, rows: Rows, partition_by: Sequence[str]) -> None:
         """Replace the rows and columns of a table."""
         ...
 
-    def append(self, rows: DataFrame) -> None:
+    def append(self, rows: Rows) -> None:
         """Add rows, and the columns that the table lacks."""
         ...
 
@@ -91,14 +86,14 @@ class Table(Protocol):
         """Return the columns by whose values the table's files are split."""
         ...
 
-    def replace_partition(self, rows: DataFrame, partition: Mapping[str, str]) -> None:
+    def replace_partition(self, rows: Rows, partition: Mapping[str, str]) -> None:
         """Replace the rows with these values in the columns that split the files, and add columns as an append does."""
         ...
 
-    def merge(self, rows: DataFrame, keys: Sequence[str], gone: DataFrame | None) -> None:
+    def merge(self, rows: Rows, keys: Sequence[str], within: str | None) -> None:
         """Update the rows with equal keys and add the others, with the columns that the table lacks.
 
-        Rows with the keys that are `gone` are removed by the same commit.
+        Rows of other keys are removed whose value of the column `within` the rows have.
         """
         ...
 
@@ -126,7 +121,7 @@ class Write:
     partition: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-def write_version(table: Table, rows: DataFrame, write: Write, target: Target) -> TableVersion:
+def write_version(table: Table[Rows], rows: Rows, write: Write, target: Target) -> TableVersion:
     """Commit the rows as the next version of the target's table and return it; raise RunError.
 
     A commit that conflicts with another writer's is repeated.
@@ -134,12 +129,10 @@ def write_version(table: Table, rows: DataFrame, write: Write, target: Target) -
     author = f"{write.author}:{uuid4().hex}"
     for attempt in range(1, _TRIES + 1):
         try:
-            with hold_lease(table.location), _sign(rows.sparkSession, author):
+            with hold_lease(table.location), table.sign(author):
                 _commit(table, rows, write, target)
                 return table.describe(author)
-        except (PySparkException, Py4JJavaError, CommitConflict) as error:
-            if not _is_conflict(error):
-                raise
+        except CommitConflict as error:
             if attempt == _TRIES:
                 sentence = f"other writers changed the {target.format or 'new'} table during each of {_TRIES} commits"
                 raise RunError(f"{sentence}; run the job again") from error
@@ -147,51 +140,23 @@ def write_version(table: Table, rows: DataFrame, write: Write, target: Target) -
     raise AssertionError("the loop returns or raises")
 
 
-def _commit(table: Table, rows: DataFrame, write: Write, target: Target) -> None:
+def _commit(table: Table[Rows], rows: Rows, write: Write, target: Target) -> None:
     begins = target.snapshot is None and not _has_living_writer(table, write, target)
     if not begins:
         _take_back(table, write, target)
-    named = name_void(rows)
     if not table.exists():
-        table.create(named, write.partition_by)
-        return
-    if write.partition and _keeps_partitions(table, write, target):
-        fitted = select_fitted(named, fit_columns(named.dtypes, table.read_columns(), table.widens_scales))
-        table.evolve(fitted)
-        table.replace_partition(fitted, write.partition)
-        return
-    if write.mode in (Mode.OVERWRITE, Mode.ERROR, Mode.IGNORE) or begins:
-        table.replace(named, write.partition_by)
-        return
-    fitted = select_fitted(named, fit_columns(named.dtypes, table.read_columns(), table.widens_scales))
-    table.evolve(fitted)
-    if write.mode is Mode.MERGE:
-        table.merge(fitted, write.keys, _find_gone(table, fitted, write))
+        table.create(rows, write.partition_by)
+    elif write.partition and _keeps_partitions(table, write, target):
+        table.replace_partition(table.evolve(rows), write.partition)
+    elif begins or write.mode not in (Mode.APPEND, Mode.MERGE):
+        table.replace(rows, write.partition_by)
+    elif write.mode is Mode.MERGE:
+        table.merge(table.evolve(rows), write.keys, write.within)
     else:
-        table.append(fitted)
+        table.append(table.evolve(rows))
 
 
-def _find_gone(table: Table, rows: DataFrame, write: Write) -> DataFrame | None:
-    """Return the keys of the table's rows that a merge removes; None without removed rows."""
-    if write.within is None:
-        return None
-    stored = table.read(table.list_commits()[0].snapshot).join(list_covered(rows, write.within), write.within, "semi")
-    gone = stored.select(*map(quote_column, write.keys)).join(rows, [*write.keys], "left_anti")
-    return gone.localCheckpoint() if not gone.isEmpty() else None
-
-
-def list_covered(rows: DataFrame, within: str) -> DataFrame:
-    """Return the distinct values of the column `within` that are not null."""
-    return rows.select(quote_column(within)).where(F.col(quote_column(within)).isNotNull()).distinct()
-
-
-def mark_gone(rows: DataFrame, gone: DataFrame) -> DataFrame:
-    """Return the rows of a merge with a row for every removed key, in which the column GONE is true."""
-    kept = rows.withColumn(GONE, F.lit(False))
-    return kept.unionByName(gone.withColumn(GONE, F.lit(True)), allowMissingColumns=True)
-
-
-def _keeps_partitions(table: Table, write: Write, target: Target) -> bool:
+def _keeps_partitions(table: Table[Any], write: Write, target: Target) -> bool:
     """Return whether the table has partitions of the same kind, which stay: published ones, or those of living writers.
 
     Raises RunError for a table that is split otherwise than the published version says.
@@ -208,12 +173,12 @@ def _keeps_partitions(table: Table, write: Write, target: Target) -> bool:
     return target.fits_types or any(each.author and not _is_abandoned(each, write, target) for each in later)
 
 
-def _has_living_writer(table: Table, write: Write, target: Target) -> bool:
+def _has_living_writer(table: Table[Any], write: Write, target: Target) -> bool:
     """Return whether a table without a published version has commits that may yet be published."""
-    return table.exists() and any(not _is_abandoned(each, write, target) for each in table.list_commits())
+    return table.exists() and any(not _is_abandoned(each, write, target) for each in table.iter_commits())
 
 
-def _take_back(table: Table, write: Write, target: Target) -> None:
+def _take_back(table: Table[Any], write: Write, target: Target) -> None:
     """Restore the published version when all commits after it are of writers that ended before this one began.
 
     A version that was made current again is restored past the commits of other programs, too.
@@ -229,9 +194,9 @@ def _take_back(table: Table, write: Write, target: Target) -> None:
         table.restore(target.snapshot)
 
 
-def _list_later(table: Table, target: Target) -> list[Commit]:
+def _list_later(table: Table[Any], target: Target) -> list[Commit]:
     """Return the commits after the published version, the last one first."""
-    return [*takewhile(lambda commit: commit.snapshot != target.snapshot, table.list_commits())]
+    return [*takewhile(lambda commit: commit.snapshot != target.snapshot, table.iter_commits())]
 
 
 def _is_abandoned(commit: Commit, write: Write, target: Target) -> bool:
@@ -241,68 +206,3 @@ def _is_abandoned(commit: Commit, write: Write, target: Target) -> bool:
         return False
     since = write.since if target.listed_at is None else target.listed_at
     return author == write.author or (commit.milliseconds < since and author not in target.writers)
-
-
-def _is_conflict(error: PySparkException | Py4JJavaError | CommitConflict) -> bool:
-    """Return whether another writer's commit came first; Spark has no Python class for all of these errors."""
-    if isinstance(error, CommitConflict):
-        return True
-    condition = error.getCondition() if isinstance(error, PySparkException) else None
-    text = f"{condition or ''} {str(error)[:2000]}"
-    return any(name in text for name in _CONFLICTS)
-
-
-def name_void(rows: DataFrame) -> DataFrame:
-    """Return the rows with columns of nulls only as text: tables have no type for them."""
-    void = [name for name, type_ in rows.dtypes if type_ == "void"]
-    return rows.withColumns({name: F.col(quote_column(name)).cast("string") for name in void}) if void else rows
-
-
-def select_fitted(rows: DataFrame, columns: Iterable[FittedColumn]) -> DataFrame:
-    """Return the rows with the names and types of existing columns."""
-    types = dict(rows.dtypes)
-    return rows.select(
-        *(
-            convert_value(F.col(quote_column(each.name)), types[each.name], each.type).alias(each.existing)
-            for each in columns
-        )
-    )
-
-
-def convert_value(value: Column, given: str, wanted: str) -> Column:
-    """Return a value in another type, in which structs have fields by name; null for the fields that it lacks."""
-    if given == wanted:
-        return value
-    if "struct<" not in wanted or given == "void":
-        return value.cast(wanted)
-    return _convert(value, DataType.fromDDL(given), DataType.fromDDL(wanted))
-
-
-def _convert(value: Column, given: DataType, wanted: DataType) -> Column:
-    if isinstance(given, ArrayType) and isinstance(wanted, ArrayType):
-        return F.transform(value, lambda item: _convert(item, given.elementType, wanted.elementType))
-    if isinstance(given, MapType) and isinstance(wanted, MapType):
-        return F.transform_values(value, lambda _, item: _convert(item, given.valueType, wanted.valueType))
-    if not (isinstance(given, StructType) and isinstance(wanted, StructType)):
-        return value.cast(wanted)
-    own = {field.name.casefold(): field for field in given}
-    fields = (
-        _convert(value.getField(own[field.name.casefold()].name), own[field.name.casefold()].dataType, field.dataType)
-        if field.name.casefold() in own
-        else F.lit(None).cast(field.dataType)
-        for field in wanted
-    )
-    struct = F.struct(*(each.alias(field.name) for each, field in zip(fields, wanted, strict=True)))
-    return F.when(value.isNotNull(), struct)
-
-
-@contextmanager
-def _sign(spark: SparkSession, author: str) -> Generator[None]:
-    """Let the commits of the session name their author."""
-    for name in (DELTA_AUTHOR, _ICEBERG_AUTHOR):
-        spark.conf.set(name, author)
-    try:
-        yield
-    finally:
-        for name in (DELTA_AUTHOR, _ICEBERG_AUTHOR):
-            spark.conf.unset(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
 from pipelines.contract.report import TablePart
-from pipelines.filesystem import S3Access
+from pipelines.filesystem import S3Access, read_file
 from pipelines.tables.protocol import (
     TARGET_BYTES,
     CommitConflict,
@@ -21,6 +22,7 @@ from pipelines.tables.protocol import (
     resolve_file,
     sum_parts,
 )
+from pipelines.tables.snapshots import LOG_FOLDERS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,9 +33,12 @@ _PLAIN_WRITER = 2  # later versions of the protocol have features that a table m
 _READABLE_FEATURES = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", "typeWidening"})
 _UNQUOTED = "/!$&'()+,:;=@"  # and letters, digits and _.-~
 
+_PLAIN_FEATURES = frozenset({"appendOnly", "invariants", "timestampNtz"})  # which deltalake writes as Spark does
+MAX_COMMITS = 50  # the newest ones, among which a run looks for its own
+
 _NO_LIMITS: Mapping[str, str] = {}
-# deltalake restores without giving other threads a turn: a driver has to report meanwhile, and to renew its lease
-_SHORT = {"timeout": "10s", "max_retries": "3", "retry_timeout": "10s"}
+# deltalake works without giving other threads a turn: a driver has to report meanwhile, and to renew its lease
+SHORT = {"timeout": "10s", "max_retries": "3", "retry_timeout": "10s"}
 
 
 class StoredDeltaTable:
@@ -70,7 +75,7 @@ class StoredDeltaTable:
 
         with _explain_failures():
             table = open_delta_table(self._location, self._access)
-            if str(table.version()) != snapshot or not keeps_paths(table) or not keeps_bounds(table):
+            if str(table.version()) != snapshot or not keeps_paths(table) or not keeps_bounds(read_schema(table)):
                 return None
             signed, log = sign_delta_commit(author)
             try:
@@ -139,12 +144,15 @@ def name_delta_options(access: S3Access) -> dict[str, str]:
     }
 
 
-def sign_delta_commit(author: str) -> tuple[CommitProperties, PostCommitHookProperties]:
-    """Return the properties of a commit by an author, which leaves the rest of the log as it is."""
+def sign_delta_commit(author: str, checkpoints: bool = False) -> tuple[CommitProperties, PostCommitHookProperties]:
+    """Return the properties of a commit by an author, which deletes nothing of the log.
+
+    With `checkpoints` one is written where it is due, so that readers need not read a long log from its start.
+    """
     from deltalake import CommitProperties, PostCommitHookProperties
 
     signed = CommitProperties(custom_metadata={"userMetadata": author})
-    return signed, PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+    return signed, PostCommitHookProperties(create_checkpoint=checkpoints, cleanup_expired_logs=False)
 
 
 def keeps_paths(table: DeltaTable) -> bool:
@@ -156,15 +164,19 @@ def keeps_paths(table: DeltaTable) -> bool:
     return all(path == quote(unquote(path), safe=_UNQUOTED) for path in list_paths(table))
 
 
-def keeps_bounds(table: DeltaTable) -> bool:
-    """Return whether values are within the bounds that deltalake writes to its log.
+def read_schema(table: DeltaTable) -> pa.Schema:
+    """Return the columns of a table."""
+    import pyarrow as pa
+
+    return pa.schema(table.schema())
+
+
+def keeps_bounds(schema: pa.Schema) -> bool:
+    """Return whether values are within the bounds that deltalake writes to a table's log.
 
     It has those of decimals as floating point numbers. Beyond 15 digits a value may be outside of them, and readers
     then leave the file out.
     """
-    import pyarrow as pa
-
-    schema = pa.schema(table.schema())
     return all(digits <= sys.float_info.dig for field in schema for digits in _list_digits(field.type))
 
 
@@ -176,6 +188,31 @@ def _list_digits(type_: pa.DataType) -> Iterator[int]:
         yield type_.precision
     for place in range(type_.num_fields):
         yield from _list_digits(type_.field(place).type)
+
+
+def is_plain(table: DeltaTable) -> bool:
+    """Return whether a table has no features of the format's later versions but those that deltalake writes."""
+    protocol = table.protocol()
+    features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
+    return protocol.min_writer_version <= _PLAIN_WRITER or (bool(features) and features <= _PLAIN_FEATURES)
+
+
+def read_delta_log(location: str, newest: int) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Yield numbers and commits of the newest versions, the last one first."""
+    for version in range(newest, max(newest - MAX_COMMITS, -1), -1):
+        content = read_file(f"{location.rstrip('/')}/{LOG_FOLDERS['delta']}/{version:020d}.json")
+        lines = content.splitlines() if content is not None else ()  # Delta deletes old entries
+        for line in lines:
+            if line.startswith(b'{"commitInfo"'):
+                yield version, json.loads(line)["commitInfo"]
+
+
+def sum_files(table: DeltaTable) -> tuple[int, int]:
+    """Return the rows and bytes of a table, by its log where that has them."""
+    files = _read_files(table)
+    counts = [file.get("num_records") for file in files]
+    rows = table.count() if None in counts else sum(filter(None, counts))
+    return rows, sum(file["size_bytes"] for file in files)
 
 
 def list_paths(table: DeltaTable) -> Iterable[str]:
@@ -199,8 +236,8 @@ def restore_delta_table(location: str, version: int, author: str) -> bool:
 
     access = find_table_access(location)
     try:
-        table = open_delta_table(location, access, limits=_SHORT)
-        if table.protocol().min_writer_version > _PLAIN_WRITER or not keeps_paths(table):
+        table = open_delta_table(location, access, limits=SHORT)
+        if not is_plain(table) or not keeps_paths(table):
             return False
         signed, log = sign_delta_commit(author)
         table.restore(version, commit_properties=signed, post_commithook_properties=log)

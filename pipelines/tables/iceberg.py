@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import FileScanTask, Table
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
+    from pyiceberg.types import IcebergType
 
 _LOG = LOG_FOLDERS["iceberg"]
 _METADATA = re.compile(r"v(\d+)\.metadata\.json")
@@ -76,14 +77,10 @@ class StoredIcebergTable:
     def _plan_files(self, snapshot: str, partition: Values = ()) -> tuple[Table, list[FileScanTask]]:
         """Return the table as a snapshot has it, and its files, of one partition or all."""
         from pyiceberg.exceptions import ValidationError
-        from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, EqualTo
 
-        everything: BooleanExpression = AlwaysTrue()
-        wanted = (EqualTo(name, value) for name, value in partition)  # pyright: ignore[reportCallIssue]
-        chosen = reduce(And, wanted, everything)
         try:
             table = self.open(parse_iceberg_snapshot(snapshot).file)
-            return table, [*table.scan(chosen).plan_files()]
+            return table, plan_files(table, partition)
         except (OSError, ValueError, ValidationError) as error:
             raise make_log_fault("Iceberg") from error
 
@@ -93,7 +90,8 @@ class StoredIcebergTable:
         from pyiceberg.io.pyarrow import ArrowScan, _dataframe_to_data_files  # pyright: ignore[reportPrivateUsage]
 
         table = self.open()
-        groups = [*_group_small_files(table)] if self._is_newest(table, snapshot) else []
+        keeps = self._is_newest(table, snapshot) and not has_nested_objects(table.schema().as_struct())
+        groups = [*_group_small_files(table)] if keeps else []
         if not groups:
             return None
         parent, written = table.metadata.current_snapshot_id, 0
@@ -153,9 +151,30 @@ class StoredIcebergTable:
         spelled = f"{metadata.location.rstrip('/')}/{_LOG}/{name}"  # as Spark, which reads earlier ones, spells it
         return Table(("spindle", "table"), metadata, spelled, io, self._make_catalog(properties))
 
+    def begin(self) -> Table:
+        """Return a new table without columns, whose first commit creates it."""
+        from pyiceberg.io import load_file_io
+        from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+        from pyiceberg.schema import Schema
+        from pyiceberg.table import Table
+        from pyiceberg.table.metadata import new_table_metadata
+        from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+
+        properties = name_iceberg_properties(self._access) if self._access else {}
+        kept = {"format-version": "2", "write.parquet.compression-codec": "zstd"}  # as Spark creates one
+        metadata = new_table_metadata(Schema(), UNPARTITIONED_PARTITION_SPEC, UNSORTED_SORT_ORDER, self._location, kept)
+        address = f"{self._location}/{_LOG}/v0.metadata.json"
+        io = load_file_io(properties, address)
+        return Table(("spindle", "table"), metadata, address, io, self._make_catalog(properties))
+
+    def exists(self) -> bool:
+        """Return whether the table has commits of its own, rather than in another program's catalog."""
+        return bool(self._list_metadata())
+
     def _make_catalog(self, properties: dict[str, str]) -> NoopCatalog:
         """Return the catalog of this table alone, whose commits are numbered files in its folder."""
         from pyiceberg.catalog.noop import NoopCatalog
+        from pyiceberg.exceptions import CommitFailedException
         from pyiceberg.table import CommitTableResponse
         from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
         from pyiceberg.typedef import Identifier
@@ -164,17 +183,17 @@ class StoredIcebergTable:
 
         class FolderCatalog(NoopCatalog):
             def load_table(self, identifier: str | Identifier) -> Table:
-                return stored.open()
+                raise CommitFailedException(identifier)  # pyiceberg would repeat a commit upon what it has not seen
 
             def commit_table(
                 self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
             ) -> CommitTableResponse:
-                current = self.load_table(table.name())
                 for requirement in requirements:
-                    requirement.validate(current.metadata)
-                changed = update_table_metadata(current.metadata, updates, metadata_location=current.metadata_location)
-                number = _parse_number(current.metadata_location.rpartition("/")[2]) + 1
-                stored._commit_metadata(number, changed)
+                    requirement.validate(table.metadata)
+                number = parse_number(table.metadata_location) + 1
+                before = table.metadata_location if number > 1 else None
+                changed = update_table_metadata(table.metadata, updates, metadata_location=before)
+                stored.commit_metadata(number, changed)
                 address = f"{changed.location.rstrip('/')}/{_LOG}/v{number}.metadata.json"
                 return CommitTableResponse.model_validate({"metadata": changed, "metadata-location": address})
 
@@ -189,14 +208,17 @@ class StoredIcebergTable:
 
     def _find_newest(self) -> str:
         """Return the name of the newest metadata file; raise TableFault where another program's catalog knows it."""
-        files = list_data_files(f"{self._location}/{_LOG}", access=self._access)
-        own = [file.name for file in files if _METADATA.fullmatch(file.name)]
+        own = self._list_metadata()
         if not own:
             sentence = "The commits of this Iceberg table are those of another program's catalog, which maintains it"
             raise TableFault(f"{sentence}.", "unsupported-maintenance")
-        return max(own, key=_parse_number)
+        return max(own, key=parse_number)
 
-    def _commit_metadata(self, number: int, metadata: TableMetadata) -> None:
+    def _list_metadata(self) -> list[str]:
+        files = list_data_files(f"{self._location}/{_LOG}", access=self._access)
+        return [file.name for file in files if _METADATA.fullmatch(file.name)]
+
+    def commit_metadata(self, number: int, metadata: TableMetadata) -> None:
         """Store the next metadata file; raise CommitFailedException if there is one of this number already.
 
         On object storage two writers of the same moment may both succeed, as with Spark's own commits.
@@ -220,6 +242,26 @@ class StoredIcebergTable:
                 delete_file(staged)
         write_file(f"{folder}/version-hint.text", str(number).encode(), self._access)
         delete_file(f"{folder}/.version-hint.text.crc", self._access)  # of the number before
+
+
+def plan_files(table: Table, partition: Values) -> list[FileScanTask]:
+    """Return the files of a table with the values of a partition, or all."""
+    from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, EqualTo
+
+    everything: BooleanExpression = AlwaysTrue()
+    wanted = (EqualTo(name, value) for name, value in partition)  # pyright: ignore[reportCallIssue]
+    return [*table.scan(reduce(And, wanted, everything)).plan_files()]
+
+
+def has_nested_objects(type_: IcebergType) -> bool:
+    """Return whether a type has lists or maps of objects, which pyiceberg 0.12 reads and writes as empty for null."""
+    from pyiceberg.types import ListType, MapType, StructType
+
+    if isinstance(type_, StructType):
+        return any(has_nested_objects(field.field_type) for field in type_.fields)
+    inner = type_.element_type if isinstance(type_, ListType) else None
+    inner = type_.value_type if isinstance(type_, MapType) else inner
+    return inner is not None and (isinstance(inner, StructType) or has_nested_objects(inner))
 
 
 def _group_small_files(table: Table) -> Iterator[list[FileScanTask]]:
@@ -251,8 +293,9 @@ def _list_files(io: FileIO, snapshots: Iterable[Snapshot]) -> set[str]:
     return files
 
 
-def _parse_number(name: str) -> int:
-    match = _METADATA.fullmatch(name)
+def parse_number(metadata: str) -> int:
+    """Return the number of a commit by the name or address of its metadata file."""
+    match = _METADATA.fullmatch(metadata.rpartition("/")[2])
     assert match is not None  # noqa: S101 - `_find_newest` has found it
     return int(match[1])
 

@@ -4,12 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Literal, Protocol
 
 from pipelines.contract.report import TablePart
+from pipelines.errors import RunError
 from pipelines.filesystem import S3Access, find_access, split_address
 
 TARGET_BYTES = 128 * 1024**2  # of merged files
+
+
+class SparkOnly(StrEnum):
+    """Why a table is left to Spark, which otherwise the local runner writes (ADR 69)."""
+
+    FEATURES = "the table has features that only Spark writes"
+    PATHS = "the table's log spells paths of files as only Spark does"
+    SPLIT = "the table is split by other than whole values of texts, whole numbers, dates and truth values"
+    TYPES = "a column has a type that only Spark stores in tables"
+    BOUNDS = "deltalake rounds the bounds of decimals of more than 15 digits, by which readers leave files out"
+    NESTED = "pyiceberg makes empty lists and maps of objects of those that are null"
+    SIZE = "the rows of the table that have to be written anew are too many or too large"
+
+
+def refuse(obstacle: SparkOnly | None) -> None:
+    """Raise RunError for an obstacle that was not there when the run looked at the table, before its commit."""
+    if obstacle is not None:
+        raise RunError(f"another writer has changed the table, and {obstacle}: run the job again")
 
 
 class CommitConflict(Exception):

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import reduce
 from itertools import chain
 from typing import Any
 from uuid import uuid4
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, DataFrameWriterV2, SparkSession
 from pyspark.sql import functions as F
 
-from pipelines.columns.appending import FittedColumn
+from pipelines.columns.appending import FittedColumn, fit_columns
 from pipelines.columns.widening import adds_fields_only
 from pipelines.contract.report import TableVersion
-from pipelines.filesystem import read_file
 from pipelines.language.columns import quote_column, quote_text
-from pipelines.tables.commits import DELTA_AUTHOR, GONE, MAX_COMMITS, Commit, Table, mark_gone, select_fitted
-from pipelines.tables.delta import restore_delta_table
+from pipelines.tables.commits import Commit, iter_delta_commits
+from pipelines.tables.delta import MAX_COMMITS, read_delta_log, restore_delta_table
 from pipelines.tables.delta_functions import allow_delta_functions
-from pipelines.tables.snapshots import LOG_FOLDERS, get_version_option, name_iceberg_snapshot, parse_iceberg_snapshot
+from pipelines.tables.protocol import CommitConflict
+from pipelines.tables.snapshots import get_version_option, name_iceberg_snapshot, parse_iceberg_snapshot
+from pipelines.tables.spark_rows import GONE, list_covered, mark_gone, select_fitted
 
+DELTA_AUTHOR = "spark.databricks.delta.commitInfo.userMetadata"  # settings of a session that sign its commits
+_ICEBERG_AUTHOR = "spark.sql.iceberg.snapshot-property.spindle.author"
+_CONFLICTS = (
+    *("Concurrent", "CommitFailed", "ValidationException", "METADATA_CHANGED", "CONCURRENT"),
+    *("ALREADY_EXISTS", "AlreadyExists", "DELTA_PATH_EXISTS", "PROTOCOL_CHANGED"),  # of two that create a table
+)
 _WHOLE = ("Overwrite", "ErrorIfExists")  # modes of Delta commits after which a table has the rows of the commit alone
 
 
@@ -30,8 +39,6 @@ class DeltaTable:
 
     The log: https://github.com/delta-io/delta/blob/master/PROTOCOL.md
     """
-
-    widens_scales = True
 
     def __init__(self, spark: SparkSession, location: str) -> None:
         self._spark = spark
@@ -42,12 +49,14 @@ class DeltaTable:
         self._log = java._jvm.org.apache.spark.sql.delta.DeltaLog
         self._none = java._jvm.scala.Option.empty()
 
+    def sign(self, author: str) -> AbstractContextManager[None]:
+        return _sign(self._spark, DELTA_AUTHOR, author)
+
     def exists(self) -> bool:
         return bool(self._class.isDeltaTable(self._session, self.location))
 
-    def list_commits(self) -> Sequence[Commit]:
-        entries = self._read_log(self._load_snapshot().version())
-        return [Commit(str(version), entry.get("userMetadata"), entry["timestamp"]) for version, entry in entries]
+    def iter_commits(self) -> Iterator[Commit]:
+        return iter_delta_commits(self.location, self._load_snapshot().version())
 
     def restore(self, snapshot: str) -> None:
         author = str(self._spark.conf.get(DELTA_AUTHOR))
@@ -60,16 +69,18 @@ class DeltaTable:
     def read_columns(self) -> tuple[tuple[str, str], ...]:
         return tuple(self._spark.read.format("delta").load(self.location).dtypes)
 
-    def evolve(self, rows: DataFrame) -> None:
+    def evolve(self, rows: DataFrame) -> DataFrame:
         """Write all files anew where stored types change; new columns and fields of structs come with the rows.
 
         Delta's own type widening keeps the files, but Trino leaves these columns out, and deltalake refuses the table.
         """
         stored = self._spark.read.format("delta").load(self.location)
-        wanted = dict(rows.dtypes)
+        fitted = select_fitted(rows, fit_columns(rows.dtypes, stored.dtypes))
+        wanted = dict(fitted.dtypes)
         columns = [FittedColumn(name, name, wanted.get(name, type_)) for name, type_ in stored.dtypes]
         if not all(adds_fields_only(type_, each.type) for (_, type_), each in zip(stored.dtypes, columns, strict=True)):
             self.replace(select_fitted(stored, columns), self.read_partition_columns())
+        return fitted
 
     def create(self, rows: DataFrame, partition_by: Sequence[str]) -> None:
         rows.write.format("delta").mode("errorifexists").partitionBy(*partition_by).save(self.location)
@@ -89,7 +100,8 @@ class DeltaTable:
         writer = rows.write.format("delta").mode("overwrite").option("mergeSchema", True)
         writer.option("replaceWhere", condition).save(self.location)
 
-    def merge(self, rows: DataFrame, keys: Sequence[str], gone: DataFrame | None) -> None:
+    def merge(self, rows: DataFrame, keys: Sequence[str], within: str | None) -> None:
+        gone = _find_gone(self.read(next(self.iter_commits()).snapshot), rows, keys, within)
         java: Any = (rows if gone is None else mark_gone(rows, gone)).alias("new")
         merge = self._open().alias("old").merge(java._jdf, build_condition("old", "new", keys)).withSchemaEvolution()
         with allow_delta_functions(self._spark):
@@ -105,7 +117,7 @@ class DeltaTable:
 
     def describe(self, author: str) -> TableVersion:
         snapshot = self._load_snapshot()
-        commits = self._read_log(snapshot.version())
+        commits = read_delta_log(self.location, snapshot.version())
         newest = next(commits)
         by_author = (each for each in chain([newest], commits) if each[1].get("userMetadata") == author)
         version, entry = next(by_author, newest)
@@ -119,15 +131,6 @@ class DeltaTable:
             total, size = rows.count(), snapshot.sizeInBytes()
         return TableVersion(str(version), total, size, tuple(rows.dtypes), self.read_partition_columns(), written)
 
-    def _read_log(self, newest: int) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        """Yield numbers and commits of the newest versions, the last one first."""
-        for version in range(newest, max(newest - MAX_COMMITS, -1), -1):
-            content = read_file(f"{self.location.rstrip('/')}/{LOG_FOLDERS['delta']}/{version:020d}.json")
-            lines = content.splitlines() if content is not None else ()  # Delta deletes old entries
-            for line in lines:
-                if line.startswith(b'{"commitInfo"'):
-                    yield version, json.loads(line)["commitInfo"]
-
     def _load_snapshot(self) -> Any:
         return self._log.forTable(self._session, self.location).update(False, self._none, self._none)
 
@@ -137,8 +140,6 @@ class DeltaTable:
 
 class IcebergTable:
     """An Iceberg table without a catalog server: its commit is the rename of a metadata file to the next number."""
-
-    widens_scales = False
 
     def __init__(self, spark: SparkSession, location: str) -> None:
         self._spark = spark
@@ -155,16 +156,17 @@ class IcebergTable:
         self._iceberg = java._jvm.org.apache.iceberg
         self._tables = self._iceberg.hadoop.HadoopTables(java._jsparkSession.sessionState().newHadoopConf())
 
+    def sign(self, author: str) -> AbstractContextManager[None]:
+        return _sign(self._spark, _ICEBERG_AUTHOR, author)
+
     def exists(self) -> bool:
         return bool(self._tables.exists(self.location))
 
-    def list_commits(self) -> Sequence[Commit]:
-        commits: list[Commit] = []
+    def iter_commits(self) -> Iterator[Commit]:
         for file, metadata in self._read_metadata():
             if (snapshot := metadata.currentSnapshot()) is not None:
                 name = name_iceberg_snapshot(file, snapshot.snapshotId())
-                commits.append(Commit(name, snapshot.summary().get("spindle.author"), snapshot.timestampMillis()))
-        return commits
+                yield Commit(name, snapshot.summary().get("spindle.author"), snapshot.timestampMillis())
 
     def restore(self, snapshot: str) -> None:
         operations = self._tables.load(self.location).operations()
@@ -183,11 +185,13 @@ class IcebergTable:
     def read_columns(self) -> tuple[tuple[str, str], ...]:
         return tuple(self._spark.read.table(self._name).dtypes)
 
-    def evolve(self, rows: DataFrame) -> None:
-        """Add the columns and fields that the table lacks too; without any change there is no commit."""
-        java: Any = rows
+    def evolve(self, rows: DataFrame) -> DataFrame:
+        """Add the columns and fields that the table lacks too."""
+        fitted = select_fitted(rows, fit_columns(rows.dtypes, self.read_columns(), scales=False))
+        java: Any = fitted
         schema = self._iceberg.spark.SparkSchemaUtil.convert(java._jdf.schema())
         self._tables.load(self.location).updateSchema().unionByNameWith(schema).commit()
+        return fitted
 
     def create(self, rows: DataFrame, partition_by: Sequence[str]) -> None:
         self._make_writer(rows, partition_by).create()
@@ -205,7 +209,8 @@ class IcebergTable:
         conditions = [F.col(quote_column(name)) == value for name, value in partition.items()]
         self._complete(rows).writeTo(self._name).overwrite(reduce(Column.__and__, conditions))
 
-    def merge(self, rows: DataFrame, keys: Sequence[str], gone: DataFrame | None) -> None:
+    def merge(self, rows: DataFrame, keys: Sequence[str], within: str | None) -> None:
+        gone = _find_gone(self.read(next(self.iter_commits()).snapshot), rows, keys, within)
         view = f"spindle_new_{uuid4().hex}"
         marked = rows if gone is None else mark_gone(rows, gone)
         # a checkpoint, since the numbering of rows must not be in the plan of a MERGE
@@ -251,7 +256,8 @@ class IcebergTable:
     def _make_writer(self, rows: DataFrame, partition_by: Sequence[str]) -> DataFrameWriterV2:
         writer = rows.writeTo(self._name).using("iceberg").tableProperty("format-version", "2")
         if partition_by:
-            writer = writer.partitionedBy(*(F.col(quote_column(name)) for name in partition_by))
+            # Spark reads the name, without its quotes, once more
+            writer = writer.partitionedBy(*(F.col(quote_column(quote_column(name))) for name in partition_by))
         return writer
 
     def _read_metadata(self) -> Iterator[tuple[str, Any]]:
@@ -264,12 +270,47 @@ class IcebergTable:
             yield file, self._iceberg.TableMetadataParser.read(table.io(), file)
 
 
-_KINDS: Mapping[str, Callable[[SparkSession, str], Table]] = {"delta": DeltaTable, "iceberg": IcebergTable}
+_KINDS: Mapping[str, Callable[[SparkSession, str], DeltaTable | IcebergTable]] = {
+    "delta": DeltaTable,
+    "iceberg": IcebergTable,
+}
 
 
-def open_table(spark: SparkSession, format_: str, location: str) -> Table:
+def open_table(spark: SparkSession, format_: str, location: str) -> DeltaTable | IcebergTable:
     """Return the table of a format in a folder, which need not exist."""
     return _KINDS[format_](spark, location)
+
+
+@contextmanager
+def _sign(spark: SparkSession, setting: str, author: str) -> Generator[None]:
+    """Let the commits of the session name their author; raise CommitConflict where another writer's came first."""
+    spark.conf.set(setting, author)
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as error:
+        if _is_conflict(error):
+            raise CommitConflict from error
+        raise
+    finally:
+        spark.conf.unset(setting)
+
+
+def _is_conflict(error: PySparkException | Py4JJavaError) -> bool:
+    """Return whether another writer's commit came first; Spark has no Python class for all of these errors."""
+    condition = error.getCondition() if isinstance(error, PySparkException) else None
+    text = f"{condition or ''} {str(error)[:2000]}"
+    return any(name in text for name in _CONFLICTS)
+
+
+def _find_gone(stored: DataFrame, rows: DataFrame, keys: Sequence[str], within: str | None) -> DataFrame | None:
+    """Return the keys of a table's rows that a merge removes; None without removed rows."""
+    if within is None:
+        return None
+    covered = stored.join(list_covered(rows, within), within, "semi").select(*map(quote_column, keys)).distinct()
+    kept = rows.select(*(F.col(quote_column(key)).alias(f"__key{at}") for at, key in enumerate(keys)))
+    equal = [F.col(quote_column(key)).eqNullSafe(F.col(f"__key{at}")) for at, key in enumerate(keys)]
+    gone = covered.join(kept, equal, "left_anti")
+    return gone.localCheckpoint() if not gone.isEmpty() else None
 
 
 def _replaces_all(parameters: Mapping[str, Any]) -> bool:

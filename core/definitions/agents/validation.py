@@ -12,7 +12,7 @@ from pipelines.errors import MAX_PROBLEMS, PipelineError, Problem
 from pipelines.language.plugin_scope import PluginScope
 from pipelines.local.engine_choice import find_engine_conflict
 from pipelines.pipeline import Pipeline
-from pipelines.spark.requirements import find_unfetched_libraries
+from pipelines.requirements import find_unfetched_libraries
 from pipelines.transforms.transform import Transforms
 
 # a top-level key `pipeline` of block or flow YAML, but not an annotated assignment in Python

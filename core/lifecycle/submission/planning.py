@@ -48,7 +48,7 @@ from driver.protocol import PARTITIONS_PROTOCOL, TABLE_PARTITIONS_PROTOCOL, TRIA
 from pipelines.contract.request import OUTPUT, PlannedStep
 from pipelines.errors import PipelineError, Problem
 from pipelines.language.engines import LOADED_BYTES, EngineName
-from pipelines.language.formats import Mode, list_format_libraries
+from pipelines.language.formats import TABLE_FORMATS, Mode, list_format_libraries
 from pipelines.language.parameters import find_unknown_parameters
 from pipelines.local.engine_choice import choose_engine, find_engine_conflict
 from pipelines.pipeline import Pipeline
@@ -56,8 +56,8 @@ from pipelines.planning.notebook import read_notebook
 from pipelines.planning.partition import add_partition
 from pipelines.planning.plan import Plan
 from pipelines.planning.script_reader import read_packages
+from pipelines.requirements import find_missing_libraries
 from pipelines.spark.jars import LibrariesMissing, require_jars
-from pipelines.spark.requirements import find_missing_libraries
 from pipelines.stages.load import LoadJson, LoadParquet
 from pipelines.transforms.transform import Transforms
 
@@ -323,7 +323,9 @@ class _Planner:
         if writes_table or any(each.partition for each in execution.inputs.values()):
             _check_protocol(execution.engine_build, TABLE_PARTITIONS_PROTOCOL, "knows no partitions of tables")
         self._choose_engine(plan)
-        execution.libraries = _require_libraries(plan, execution.inputs)
+        execution.libraries = _list_libraries(plan, execution.inputs)
+        if execution.spark_reason is not None:
+            _require_libraries(plan, execution.libraries)
         buckets, name = plan.bucket_credentials, plan.options.login
         if buckets or name:  # the plan needs the variables of the first call
             login = credentials.find_login(name) if name else None
@@ -385,10 +387,11 @@ class _Planner:
 
     def _find_large_input(self, plan: Plan) -> str | None:
         """Return why only Spark reads a dataset that the plan loads or continues, as a run would find out late."""
-        if plan.output.mode is Mode.HISTORY:
+        merges = plan.output.mode is Mode.MERGE and plan.output.format in TABLE_FORMATS
+        if merges or plan.output.mode is Mode.HISTORY:
             earlier = find_current(self.session, self.execution, plan.output.path)
             if earlier is not None and (earlier.size_bytes or 0) > LOADED_BYTES:
-                return "the size of its history"
+                return "the size of its table" if merges else "the size of its history"
         for stage in (step.stage for step in plan.steps if isinstance(step.stage, LoadParquet | LoadJson)):
             path = stage.path
             read = self.execution.inputs.get(path)
@@ -411,13 +414,14 @@ class _Planner:
                 raise Conflict(sentence, code="output-exists", path=where)
 
 
-def _require_libraries(plan: Plan, inputs: Mapping[str, FrozenInput]) -> list[str]:
-    """Return the Java libraries of the stages, the output and the datasets that are read, fetched if need be.
-
-    Raises Unavailable when they cannot be had.
-    """
+def _list_libraries(plan: Plan, inputs: Mapping[str, FrozenInput]) -> list[str]:
+    """Return the Java libraries that Spark needs for the stages, the output and the datasets that are read."""
     read = (library for each in inputs.values() for library in list_format_libraries(each.format))
-    libraries = sorted({*plan.libraries, *read})
+    return sorted({*plan.libraries, *read})
+
+
+def _require_libraries(plan: Plan, libraries: Collection[str]) -> None:
+    """Fetch Java libraries if need be; raise Unavailable when they cannot be had."""
     if problem := next(find_missing_libraries(plan), None):
         where = f"line {problem.line}" if problem.line else problem.path
         raise Unavailable(_make_sentence(problem.message), code="missing-libraries", path=where)
@@ -425,7 +429,6 @@ def _require_libraries(plan: Plan, inputs: Mapping[str, FrozenInput]) -> list[st
         require_jars(libraries)
     except LibrariesMissing as error:
         raise Unavailable(_make_sentence(str(error)), code="missing-libraries") from error
-    return libraries
 
 
 def _make_sentence(message: str) -> str:

@@ -23,7 +23,7 @@ from pipelines.contract.request import OUTPUT, Target
 from pipelines.engine.run import Run
 from pipelines.errors import NeedsSpark, PipelineError, RunError
 from pipelines.language.formats import TABLE_FORMATS
-from pipelines.local import history
+from pipelines.local import history, table_output
 from pipelines.local.engine_choice import find_spark_need
 from pipelines.local.runner import LocalRunner
 from pipelines.pipeline import Pipeline
@@ -37,7 +37,8 @@ ON_SPARK = [
     pytest.param("parquet", marks=pytest.mark.long),
     *(pytest.param(name, marks=[pytest.mark.long, needs_libraries]) for name in ("delta", "iceberg")),
 ]
-KINDS = pytest.mark.parametrize("kind", [LOCAL, *ON_SPARK])
+LOCAL_TABLES = [pytest.param(f"{LOCAL}: {name}", marks=pytest.mark.long) for name in TABLE_FORMATS]
+KINDS = pytest.mark.parametrize("kind", [LOCAL, *LOCAL_TABLES, *ON_SPARK])
 RUNNERS = pytest.mark.parametrize("kind", [LOCAL, ON_SPARK[0]])
 SCHEMA = pa.schema([("sku", pa.string()), ("price", pa.int32())])
 Prices = dict[str, int | None]
@@ -46,15 +47,16 @@ Prices = dict[str, int | None]
 class Job:
     """A job whose output is a history; each run that publishes becomes the current version, a day after the last.
 
-    Its `kind` is the format that Spark writes, or LOCAL.
+    Its `kind` is the format that Spark writes, or LOCAL, with the format of a table.
     """
 
     def __init__(self, request: pytest.FixtureRequest, folder: Path, kind: str) -> None:
-        self.spark: SparkSession | None = None if kind == LOCAL else request.getfixturevalue("spark")
+        is_local, _, format_ = kind.rpartition(": ") if kind != LOCAL else (LOCAL, "", "parquet")
+        self.spark: SparkSession | None = None if is_local else request.getfixturevalue("spark")
         folder.mkdir(exist_ok=True)
         self.folder = folder
-        self.format = "parquet" if kind == LOCAL else kind
-        location = str(folder / "tables" / kind) if kind in TABLE_FORMATS else None
+        self.format = format_
+        location = str(folder / "tables" / format_) if format_ in TABLE_FORMATS else None
         self.target = Target(location=location)
         self.runs = 0
         self.at = FIRST - timedelta(days=1)
@@ -105,7 +107,9 @@ class Job:
         return self.run(make_prices(*prices.items()), **options)
 
     def read(self) -> pa.Table:
-        if self.spark and self.target.snapshot is not None and self.target.location is not None:
+        if self.target.snapshot is not None and self.target.location is not None:
+            if self.spark is None:
+                return table_output.open_table(self.format, self.target.location).read(self.target.snapshot)
             return open_table(self.spark, self.format, self.target.location).read(self.target.snapshot).toArrow()
         return pq.read_table(self.target.paths[0])
 

@@ -28,7 +28,6 @@ from pipelines.errors import RunError
 from pipelines.language.formats import TABLE_FORMATS
 from pipelines.local.output import write_output
 from pipelines.pipeline import Pipeline
-from pipelines.planning.model import Output
 from pipelines.spark.output import Saves
 from pipelines.spark.runner import SparkRunner
 from pipelines.sql.type_names import convert_type
@@ -91,8 +90,10 @@ class Dataset:
         partitions = f", partitionBy: [{partition}]" if partition else ""
         folder = str(self.folder / f"output-{self.writes}")
         if self.runner == "local":
-            values = {"mode": mode, "keys": ["id"] if mode == "merge" else []}
-            written = write_output(table, Output.model_validate(values), folder, self.target)
+            plan = Pipeline.from_yaml(
+                f"pipeline: [{{stage: load_parquet, args: [a]}}]\noutput: {{mode: {mode}{keys}}}"
+            ).plan()
+            written = write_output(table, plan, folder, RunContext(targets={OUTPUT: self.target}), 0)
         else:
             pq.write_table(table, self.folder / f"in-{self.writes}.parquet")
             text = (

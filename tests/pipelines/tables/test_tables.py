@@ -1,29 +1,41 @@
-"""Delta and Iceberg tables: modes, schema evolution, abandoned commits, and other programs that read them."""
+"""Delta and Iceberg tables, written by each runner and by both in turns.
+
+Modes, schema evolution, abandoned commits, and other programs that read the tables.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from pyiceberg.table import StaticTable
 from pyspark.sql import SparkSession
 
+from pipelines.columns.types import parse_type
 from pipelines.contract.context import RunContext
 from pipelines.contract.report import WrittenFiles
 from pipelines.contract.request import OUTPUT, Target
+from pipelines.engine.partial_run import GrownOver
 from pipelines.engine.run import Run
 from pipelines.errors import PipelineError, RunError
+from pipelines.language.engines import Growth
+from pipelines.local import table_output
+from pipelines.local.engine_choice import find_spark_need
+from pipelines.local.runner import LocalRunner
 from pipelines.pipeline import Pipeline
 from pipelines.spark.runner import SparkRunner
-from pipelines.tables.commits import DELTA_AUTHOR
+from pipelines.tables.protocol import SparkOnly
 from pipelines.tables.snapshots import parse_iceberg_snapshot
-from pipelines.tables.spark_tables import open_table
+from pipelines.tables.spark_tables import DELTA_AUTHOR, open_table
 from tests.support.libraries import needs_libraries
 
 pytestmark = needs_libraries
@@ -32,10 +44,15 @@ Rows = list[dict[str, Any]]
 
 
 class Job:
-    """Runs pipelines that write one table, as a job's executions do; the last version is the published one."""
+    """Runs pipelines that write one table, as a job's executions do; the last version is the published one.
 
-    def __init__(self, spark: SparkSession, folder: Path, format_: str) -> None:
+    The runners take turns. Spark goes on with the runs that have `grown` over to it.
+    """
+
+    def __init__(self, spark: SparkSession, folder: Path, format_: str, runners: Sequence[str] = ("spark",)) -> None:
         self.spark = spark
+        self.order, self.runners = runners, cycle(runners)
+        self.grown: list[str] = []
         self.folder = folder
         self.format = format_
         self.location = str(folder / "tables" / "job" / format_)
@@ -44,22 +61,43 @@ class Job:
 
     def run(self, rows: str, mode: str = "overwrite", publish: bool = True, more: str = "", **context: Any) -> Any:
         """Write the rows, in CSV with types in the header, and return what was written."""
-        self.runs += 1
         header, *lines = rows.split()
-        names = [each.partition(":")[0] for each in header.split(",")]
-        types = ", ".join(each.replace(":", " ") for each in header.split(","))
-        (self.folder / "in.csv").write_text("\n".join([",".join(names), *lines]))
+        names, types = zip(*(each.split(":") for each in header.split(",")), strict=True)
+        cells = zip(*(line.split(",") for line in lines), strict=True) if lines else [()] * len(names)
+        columns = [
+            pa.array([cell or None for cell in column], pa.string()).cast(parse_type(type_))
+            for column, type_ in zip(cells, types, strict=True)
+        ]
+        return self.run_table(pa.table(columns, names=names), mode, publish, more, **context)
+
+    def run_table(
+        self, rows: pa.Table, mode: str = "overwrite", publish: bool = True, more: str = "", **context: Any
+    ) -> Any:
+        """Write rows and return what was written."""
+        self.runs += 1
+        pq.write_table(rows, self.folder / "in.parquet")
         text = (
-            f"pipeline: [{{stage: load_csv, args: [{{path: '{self.folder}/in.csv', schema: '{types}'}}]}}]\n"
+            f"pipeline: [{{stage: load_parquet, args: ['{self.folder}/in.parquet']}}]\n"
             f"output: {{format: {self.format}, mode: {mode}{', ' if more else ''}{more}}}"
         )
         values = {"author": f"execution-{self.runs}", **context}
         with Run(Pipeline.from_yaml(text).plan(), RunContext(targets={OUTPUT: self.target}, **values)) as run:
-            result = SparkRunner(run, self.spark).write(str(self.folder / f"output-{self.runs}")).output
+            result = self.write(run)
         self.spark.catalog.clearCache()
         if publish and result is not None:
             self.publish(result)
         return result
+
+    def write(self, run: Run) -> WrittenFiles | None:
+        folder, partial_run = str(self.folder / f"output-{self.runs}"), None
+        if next(self.runners) == "local":
+            assert find_spark_need(run.plan) is None
+            try:
+                return LocalRunner(run, Growth()).write(folder).output
+            except GrownOver as grown:
+                self.grown.append(str(grown))
+                partial_run = grown.partial_run
+        return SparkRunner(run, self.spark, partial_run).write(folder).output
 
     def publish(self, written: WrittenFiles) -> None:
         self.target = replace(
@@ -87,9 +125,18 @@ def sort(rows: Sequence[dict[str, Any]]) -> Rows:
     return sorted(rows, key=lambda row: row["id"])
 
 
-@pytest.fixture
-def job(spark: SparkSession, tmp_path: Path, format_: str) -> Job:
-    return Job(spark, tmp_path, format_)
+@pytest.fixture(
+    params=[
+        "local",
+        "spark",
+        pytest.param("local, spark", marks=pytest.mark.long),
+        pytest.param("spark, local", marks=pytest.mark.long),
+    ]
+)
+def job(spark: SparkSession, tmp_path: Path, format_: str, request: pytest.FixtureRequest) -> Iterator[Job]:
+    job = Job(spark, tmp_path, format_, request.param.split(", "))
+    yield job
+    assert not job.grown
 
 
 @TABLES
@@ -221,6 +268,10 @@ def test_partitions_that_deltalake_spells_otherwise_are_taken_back(job: Job) -> 
     job.run("id:bigint,city:string 2,Köln", "append", publish=False)
     job.run("id:bigint,city:string 3,Köln", "append")
     assert [row["id"] for row in job.read()] == [1, 3]
+    grown = {"local": 0, "spark": 0, "local, spark": 1, "spark, local": 1}[", ".join(job.order)]
+    assert all(SparkOnly.PATHS in sentence for sentence in job.grown)
+    assert len(job.grown) == grown
+    job.grown.clear()
 
 
 @pytest.mark.long
@@ -241,8 +292,9 @@ def test_of_two_first_runs_both_are_kept(job: Job, monkeypatch: pytest.MonkeyPat
     keys = "keys: [id]" if mode == "merge" else ""
     job.run("id:bigint,name:string 1,a 2,b", mode, publish=False, more=keys)
     job.target = replace(job.target, writers=("execution-1",))
-    kind = type(open_table(job.spark, format_, job.location))
-    looks, exists = iter([False, False]), kind.exists  # before the other run's commit
+    spark, local = open_table(job.spark, format_, job.location), table_output.open_table(format_, job.location)
+    kind = type(spark if next(job.runners) == "spark" else local)
+    looks, exists = iter([False] * (4 if kind is type(local) else 2)), kind.exists  # before the other run's commit
     monkeypatch.setattr(kind, "exists", lambda table: next(looks, exists(table)))
     job.run("id:bigint,name:string 2,c 3,d 4,e", mode, more=keys)
     expected = "1a 2c 3d 4e" if mode == "merge" else "1a 2b 2c 3d 4e"
@@ -278,15 +330,14 @@ def test_a_merge_of_equal_keys_is_refused(job: Job, format_: str) -> None:
 @TABLES
 def test_failed_checks_commit_nothing(job: Job, format_: str) -> None:
     job.run("id:bigint 1")
-    (job.folder / "in.csv").write_text("id\n2\n")
     text = (
-        f"pipeline: [{{stage: load_csv, args: ['{job.folder}/in.csv']}}]\n"
+        f"pipeline: [{{stage: load_parquet, args: ['{job.folder}/in.parquet']}}]\n"
         f"output: {{format: {format_}}}\nchecks: [{{check: row_count, min: 9}}]"
     )
     before = {*Path(job.location).rglob("*.json")}
     context = RunContext(targets={OUTPUT: job.target})
     with Run(Pipeline.from_yaml(text).plan(), context) as run, pytest.raises(RunError):
-        SparkRunner(run, job.spark).write("unused")
+        job.write(run)
     assert {*Path(job.location).rglob("*.json")} == before
 
 
@@ -345,12 +396,12 @@ def test_check_refuses_names_that_a_query_gives(selected: str, between: str) -> 
 @pytest.mark.parametrize("format_", ["delta"])
 def test_names_that_only_the_rows_have_are_refused_before_the_write(job: Job) -> None:
     job.run("id:bigint 1")
-    (job.folder / "in.csv").write_text("id,a b\n2,1\n")
+    pq.write_table(pa.table({"id": [2], "a b": [1]}), job.folder / "named.parquet")
     text = (
-        f"pipeline: [{{stage: load_csv, args: [{{path: '{job.folder}/in.csv', header: true, inferSchema: true}}]}}]\n"
+        f"pipeline: [{{stage: load_parquet, args: ['{job.folder}/named.parquet']}}]\n"
         "output: {format: delta, mode: append}"
     )
     plan, context = Pipeline.from_yaml(text).plan(), RunContext(targets={OUTPUT: job.target})
     with Run(plan, context) as run, pytest.raises(RunError, match="cannot have the column 'a b'"):
-        SparkRunner(run, job.spark).write("unused")
+        job.write(run)
     assert job.read() == [{"id": 1}]

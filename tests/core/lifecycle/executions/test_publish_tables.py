@@ -37,8 +37,8 @@ def libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_HOME", str(tmp_path / "spark"))
 
 
-def begin(shop: Shop, mode: str = "append", path: str = "spindle://shop/all") -> Execution:
-    shop.write_pipeline(f"{PIPELINE}output: {{path: '{path}', mode: {mode}, format: delta}}\n")
+def begin(shop: Shop, mode: str = "append", path: str = "spindle://shop/all", more: str = "") -> Execution:
+    shop.write_pipeline(f"{PIPELINE}output: {{path: '{path}', mode: {mode}, format: delta}}\n{more}")
     return shop.submit()
 
 
@@ -164,8 +164,9 @@ def test_an_execution_whose_libraries_cannot_be_had_is_not_accepted(
     monkeypatch.delenv("SPARK_HOME")
     monkeypatch.setenv("SPINDLE_JARS", str(tmp_path / "jars"))
     monkeypatch.setenv("SPINDLE_MAVEN", "http://127.0.0.1:9")
+    begin(shop)  # which needs none, unless it grows over to Spark
     with pytest.raises(Unavailable, match="SPINDLE_MAVEN") as error:
-        begin(shop)
+        begin(shop, more="spindle: {engine: spark}\n")
     assert [(each.code, each.path) for each in error.value.details] == [("missing-libraries", "output")]
 
 

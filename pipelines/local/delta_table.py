@@ -1,0 +1,178 @@
+"""Delta tables to which the local runner commits Arrow rows, through the library deltalake."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+
+from pipelines.columns.appending import ColumnTypes, fit_columns
+from pipelines.columns.types import format_type, get_columns, parse_type
+from pipelines.columns.widening import adds_fields_only
+from pipelines.contract.report import TableVersion
+from pipelines.duckdb.views import quote_identifier
+from pipelines.errors import RunError, summarize_error
+from pipelines.filesystem import find_storage_failure
+from pipelines.local.merging import merge_rows
+from pipelines.local.tables import select_fitted
+from pipelines.tables.commits import Commit, iter_delta_commits
+from pipelines.tables.delta import (
+    SHORT,
+    is_plain,
+    keeps_bounds,
+    keeps_paths,
+    name_delta_options,
+    open_delta_table,
+    read_delta_log,
+    read_schema,
+    sign_delta_commit,
+    sum_files,
+)
+from pipelines.tables.protocol import CommitConflict, SparkOnly, find_table_access, refuse
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+
+class LocalDeltaTable:
+    """Implements Table for Arrow tables."""
+
+    def __init__(self, location: str) -> None:
+        self.location = location.rstrip("/")
+        self._access = find_table_access(location)
+        self._author = ""
+
+    @contextmanager
+    def sign(self, author: str) -> Generator[None]:
+        from deltalake.exceptions import CommitFailedError, DeltaError
+
+        self._author = author
+        try:
+            if self.exists():
+                refuse(self.find_obstacle())
+            yield
+        except CommitFailedError as error:
+            raise CommitConflict from error
+        except (DeltaError, OSError) as error:
+            failure = find_storage_failure(f"s3a.{error}") if self._access else None
+            raise failure or RunError(f"the table cannot be written: {summarize_error(error)}") from error
+
+    def exists(self) -> bool:
+        from deltalake import DeltaTable
+
+        return DeltaTable.is_deltatable(self.location, self._make_options())
+
+    def find_column_obstacle(self, schema: pa.Schema) -> SparkOnly | None:
+        """Return why only Spark writes rows with these columns; None where deltalake does."""
+        return None if keeps_bounds(schema) else SparkOnly.BOUNDS
+
+    def find_obstacle(self) -> SparkOnly | None:
+        """Return why only Spark writes the table as it is; None where deltalake does."""
+        table = self._open()
+        if not is_plain(table):
+            return SparkOnly.FEATURES
+        if not keeps_bounds(read_schema(table)):
+            return SparkOnly.BOUNDS
+        return None if keeps_paths(table) else SparkOnly.PATHS
+
+    def measure(self) -> tuple[int, int]:
+        """Return the rows and bytes of the newest version."""
+        return sum_files(self._open())
+
+    def iter_commits(self) -> Iterator[Commit]:
+        return iter_delta_commits(self.location, self._open().version())
+
+    def restore(self, snapshot: str) -> None:
+        signed, log = sign_delta_commit(self._author)
+        self._open().restore(int(snapshot), commit_properties=signed, post_commithook_properties=log)
+
+    def read(self, snapshot: str | None = None) -> pa.Table:
+        """Return the rows of a version, by default the newest, in the table's types."""
+        from deltalake import QueryBuilder
+
+        table = self._open(None if snapshot is None else int(snapshot))
+        schema = pa.schema([(name, parse_type(type_)) for name, type_ in _list_columns(table)])
+        found = pa.table(QueryBuilder().register("stored", table).execute("SELECT * FROM stored").read_all())
+        return found.select(schema.names).cast(schema)
+
+    def read_columns(self) -> ColumnTypes:
+        return _list_columns(self._open())
+
+    def rewrites(self, types: Mapping[str, str], stored: ColumnTypes) -> bool:
+        """Return whether all files are written anew for rows with columns of these types."""
+        fitted = {each.existing: each.type for each in fit_columns([*types.items()], stored)}
+        return not all(adds_fields_only(type_, fitted.get(name, type_)) for name, type_ in stored)
+
+    def evolve(self, rows: pa.Table) -> pa.Table:
+        """Write all files anew where stored types change; new columns and fields of structs come with the rows."""
+        stored = self.read_columns()
+        fitted = select_fitted(rows, [*fit_columns(get_columns(rows.schema).types, stored)])
+        wanted = dict(get_columns(fitted.schema).types)
+        if self.rewrites(wanted, stored):
+            widened = pa.schema([(name, parse_type(wanted.get(name, type_))) for name, type_ in stored])
+            self.replace(self.read().cast(widened), self.read_partition_columns())
+        return fitted
+
+    def create(self, rows: pa.Table, partition_by: Sequence[str]) -> None:
+        from deltalake.exceptions import DeltaError
+
+        try:
+            self._write(rows, "error", partition_by=[*partition_by])
+        except DeltaError as error:
+            if self.exists():
+                raise CommitConflict from error
+            raise
+
+    def replace(self, rows: pa.Table, partition_by: Sequence[str]) -> None:
+        self._write(rows, "overwrite", schema_mode="overwrite", partition_by=[*partition_by])
+
+    def append(self, rows: pa.Table) -> None:
+        self._write(rows, "append", schema_mode="merge")
+
+    def read_partition_columns(self) -> tuple[str, ...]:
+        return tuple(self._open().metadata().partition_columns)
+
+    def replace_partition(self, rows: pa.Table, partition: Mapping[str, str]) -> None:
+        equal = (f"{quote_identifier(name)} = {_quote(value)}" for name, value in partition.items())
+        self._write(rows, "overwrite", schema_mode="merge", predicate=" AND ".join(equal))
+
+    def merge(self, rows: pa.Table, keys: Sequence[str], within: str | None) -> None:
+        """Write all rows anew, as a merge into a dataset of files does."""
+        stored = self.read()
+        _, parts = merge_rows(rows, keys, [stored], stored.schema, within, repeats=True)
+        self.replace(pa.concat_tables(parts), self.read_partition_columns())
+
+    def describe(self, author: str) -> TableVersion:
+        newest = self._open().version()
+        log = read_delta_log(self.location, newest)
+        table = self._open(next((version for version, entry in log if entry.get("userMetadata") == author), newest))
+        count, size = sum_files(table)
+        partitions = tuple(table.metadata().partition_columns)
+        return TableVersion(str(table.version()), count, size, tuple(_list_columns(table)), partitions)
+
+    def _open(self, version: int | None = None) -> DeltaTable:
+        return open_delta_table(self.location, self._access, version, SHORT)
+
+    def _make_options(self) -> dict[str, str] | None:
+        return {**name_delta_options(self._access), **SHORT} if self._access else None
+
+    def _write(self, rows: pa.Table, mode: Literal["error", "append", "overwrite"], **how: Any) -> None:
+        from deltalake import WriterProperties, write_deltalake
+
+        signed, log = sign_delta_commit(self._author, checkpoints=True)
+        write_deltalake(
+            self.location, rows, mode=mode, storage_options=self._make_options(),
+            writer_properties=WriterProperties(compression="ZSTD"), commit_properties=signed,
+            post_commithook_properties=log, **how,
+        )  # fmt: skip
+
+
+def _quote(text: str) -> str:
+    """Quote a text for the SQL of deltalake."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _list_columns(table: DeltaTable) -> ColumnTypes:
+    return [(field.name, format_type(field.type)) for field in read_schema(table)]
