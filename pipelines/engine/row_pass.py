@@ -204,7 +204,7 @@ def _fetch_links(
         fetched, kept = Fetched.from_page(page, secrets, parser, signs, is_file), {}
         if is_file and task.files:
             fetched, kept = _keep_file(task.files, name, page, fetched)
-        elif task.files and (pictures := _list_pictures(page)):
+        elif task.files and page.kept and (pictures := _list_pictures(page.kept)):
             fetched, kept = _keep_pictures(task.files, pictures, fetched)
         fetched = chains.check(page, fetched, rows) if chains else fetched
         reporter.add_page(progress, page, fetched)
@@ -252,8 +252,8 @@ def _name_file(
         return _fail(fetched, error), {column: None for column in values}
 
 
-def _list_pictures(page: Page) -> dict[str, bytes]:
-    return {column: value for column, value in (page.kept or {}).items() if isinstance(value, bytes)}
+def _list_pictures(kept: Mapping[str, object]) -> dict[str, bytes]:
+    return {column: value for column, value in kept.items() if isinstance(value, bytes)}
 
 
 def _keep_pictures(

@@ -30,14 +30,18 @@ _LATER_META = re.compile(
     + _OTHER_TAG
     + rb")"
 )
+# a beginning whose tags are closed: what follows it cannot change how it is read
+_CLOSED = re.compile(
+    rb"[^<]*+(?:<[!/]?[a-zA-Z0-9]++(?:\s++[a-zA-Z0-9:-]++(?:=(?:\"[^\"<>]*+\"|[^\s\"'<>=]++))?)*\s*+/?>[^<]*+)*"
+)
 _ATTRIBUTE = re.compile(rb"[\s/]*+([^\s/>][^\s/>=]*+)(?:\s*+=\s*+(" + _VALUE + rb"))?+")
 _TAG_END = re.compile(rb"[\s/]*+>")
 _CONTENT_CHARSET = re.compile(rb"""(?i)charset\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s;"'][^\s;]*+))""")
 _XML_ENCODING = re.compile(rb"""<\?xml[^>]*?\sencoding\s*+=\s*+["']([^"'>]*+)["']""")
 # ASCII that a rare encoding must not change, unlike UTF-7 and Python's escapes, and then any other bytes
 _PROBE = rb"""0123456789 abcxyz ABCXYZ <>&"'=/?!-.;:#_ +AGE- \u0041""" + bytes(range(0x80, 0x100))
-_WIDE_STARTS = ((b"<\0?\0x\0", "utf-16-le"), (b"\0<\0?\0x", "utf-16-be"))
-_WIDE_ELEMENTS = ((b"<\0", "utf-16-le"), (b"\0<", "utf-16-be"))  # in XML (XML 1.0, appendix F)
+_WIDE_STARTS = {b"<\0?\0x\0": "utf-16-le", b"\0<\0?\0x": "utf-16-be"}
+_WIDE_ELEMENTS = {b"<\0": "utf-16-le", b"\0<": "utf-16-be"}  # in XML (XML 1.0, appendix F)
 
 # Encodings that browsers decode by a wider codec than webencodings does; they do not decode "replacement".
 _CODECS = {"gbk": "gb18030", "x-user-defined": "cp1252", "replacement": None}
@@ -77,7 +81,7 @@ def find_encoding(body: bytes, header: str | None, kind: Kind) -> Encoding:
     if codec is None and kind == "html":
         codec = _find_declared(body)
     elif codec is None and kind in ("xml", "xhtml"):
-        codec = _find_wide(body, _WIDE_ELEMENTS) or _find_xml_declared(body, _get_rare_codec)
+        codec = _WIDE_ELEMENTS.get(body[:2]) or _find_xml_declared(body, _get_rare_codec)
     return Encoding(codec or ("utf-8" if _is_utf8(body) else _detect(body)), 0)
 
 
@@ -85,10 +89,6 @@ def _find_json_encoding(body: bytes) -> str | None:
     if 0 in body[:4]:
         return json.detect_encoding(body)
     return "utf-8" if _is_utf8(body) else None
-
-
-def _find_wide(body: bytes, starts: tuple[tuple[bytes, str], ...]) -> str | None:
-    return next((codec for start, codec in starts if body.startswith(start)), None)
 
 
 def _is_utf8(body: bytes) -> bool:
@@ -115,9 +115,18 @@ def _detect(body: bytes) -> str:
     return _get_codec(guess) or guess  # chardetng calls cp874 as Python does
 
 
+_latest: tuple[bytes, str] | None = None  # the beginning that declared an encoding last, and its codec
+
+
 def _find_declared(body: bytes) -> str | None:
-    """Return the codec that a meta element in the head of a page names, or else its XML declaration."""
-    if wide := _find_wide(body, _WIDE_STARTS):
+    """Return the codec that a meta element in the head of a page names, or else its XML declaration.
+
+    The pages of a site mostly begin alike: a beginning is read once for those that follow one another.
+    """
+    global _latest
+    if (latest := _latest) and body.startswith(latest[0]):
+        return latest[1]
+    if wide := _WIDE_STARTS.get(body[:6]):
         return wide
     at = 0
     while match := _META.search(body, at, _PRESCAN):
@@ -125,9 +134,11 @@ def _find_declared(body: bytes) -> str | None:
         if match[1]:
             codec, at = _read_meta(body, at)
             if codec:
+                if _CLOSED.fullmatch(start := body[: body.index(b">", at) + 1]):
+                    _latest = start, codec
                 return codec
     declared = _find_xml_declared(body)
-    if declared or len(body) <= _PRESCAN:
+    if declared or b"charset" not in body[_PRESCAN - _META_LENGTH :].lower():  # without which no later meta counts
         return declared
     left, at = _MOST_METAS, 0
     while left and (match := _LATER_META.search(body, at)):

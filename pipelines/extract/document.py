@@ -57,7 +57,7 @@ class Document:
     _node: LexborNode | None = None
     # a cached_property would take a lock on every page
     _encoding: Encoding | None = None
-    _may_hide: bool = False  # and nobody has looked yet
+    _html: bytes | None = None  # in which nobody has looked for hidden elements yet
     _hidden: Hidden | None = None
     _tree: Any = None
     kind: Kind
@@ -89,13 +89,6 @@ class Document:
     def text(self) -> str:
         """The decoded body."""
         return decode(self._body, self.encoding)
-
-    @property
-    def hidden(self) -> Hidden | None:
-        """The elements of a page in HTML that people do not see."""
-        if self._may_hide and self._node is not None:
-            self._hidden, self._may_hide = find_hidden(self._node), False
-        return self._hidden
 
     @property
     def root(self) -> Element:
@@ -142,6 +135,13 @@ class Document:
         """Escape the query of a link in the encoding of an HTML page, as browsers do; its path will be in UTF-8."""
         return url if url.isascii() or not self.is_html else escape_query(url, self.encoding.codec)
 
+    def find_hidden(self) -> Hidden | None:
+        """Return the elements of a page in HTML that people do not see."""
+        if self._html is not None and self._node is not None:
+            self._hidden = find_hidden(self._node) if _may_hide(self._html.lower()) else None
+            self._html = None
+        return self._hidden
+
     def get_tree(self, node: LexborNode) -> HtmlTree:
         """Return an element of HTML as a tree of lxml; that of the last element is kept."""
         from pipelines.extract.html_trees import build_html_tree
@@ -157,7 +157,7 @@ class Document:
         return self._table[1]
 
     def _parse_html(self, html: bytes) -> None:
-        self._node, self._may_hide = parse_html(html).root, _may_hide(html.lower())
+        self._node, self._html = parse_html(html).root, html
 
     def _parse_xml(self, converts: bool) -> None:
         """Parse XML; a page of XHTML `converts` to HTML, as which it is read if it is hardly XML."""
@@ -346,7 +346,7 @@ class HtmlElement(Element):
         return [*map(make, evaluate_xpath(tree.root, expression, tree.names))]
 
     def text(self) -> str:
-        return get_seen_text(self.node, self.document.hidden)
+        return get_seen_text(self.node, self.document.find_hidden)
 
     def html(self) -> str:
         return self.document.text if self.is_page else self.node.html or ""

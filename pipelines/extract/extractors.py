@@ -21,7 +21,7 @@ from pipelines.extract.prices import get_price_text, parse_price
 from pipelines.extract.rows import Row
 from pipelines.extract.selectors import Selector, SelectorError, SelectorText, XPathText, compile_selector
 from pipelines.extract.tables import read_row
-from pipelines.extract.text import Hidden, get_seen_text
+from pipelines.extract.text import FindHidden, get_seen_text
 from pipelines.fetch.urls import canonical_url
 from pipelines.language.arguments import Arguments
 from pipelines.language.columns import JSON, UNKNOWN, check_not_reserved
@@ -62,7 +62,11 @@ def _read_json(element: Element, argument: str | None) -> object:
 
 
 def _read_price_text(element: Element, argument: str | None) -> object:
-    return get_price_text(element.node, element.document.hidden) if isinstance(element, HtmlElement) else element.text()
+    return (
+        get_price_text(element.node, element.document.find_hidden)
+        if isinstance(element, HtmlElement)
+        else element.text()
+    )
 
 
 def _read_price(element: Element, argument: str | None) -> object:
@@ -70,9 +74,9 @@ def _read_price(element: Element, argument: str | None) -> object:
 
 
 # the same for nodes of HTML, faster; by function, since plugins derive methods from these
-_NODE_READERS: dict[object, Callable[[LexborNode, Hidden | None], object]] = {
+_NODE_READERS: dict[object, Callable[[LexborNode, FindHidden], object]] = {
     _read_text: get_seen_text,
-    _read_price: lambda node, hidden: parse_price(get_price_text(node, hidden)),
+    _read_price: lambda node, find: parse_price(get_price_text(node, find)),
 }
 
 
@@ -568,9 +572,7 @@ def _cast_values(read: ReadRow, convert: Convert, on_unfit: Callable[[], None] |
     return read_cast
 
 
-def _make_node_reader(
-    query: Query, of_node: Callable[[LexborNode, Hidden | None], object], otherwise: ReadRow
-) -> ReadRow:
+def _make_node_reader(query: Query, of_node: Callable[[LexborNode, FindHidden], object], otherwise: ReadRow) -> ReadRow:
     first = query.first
 
     def read(row: Row) -> object:
@@ -578,7 +580,7 @@ def _make_node_reader(
         if not isinstance(element, HtmlElement):
             return otherwise(row)
         node = first(element)
-        return of_node(node, element.document.hidden) if node is not None else None
+        return of_node(node, element.document.find_hidden) if node is not None else None
 
     return read
 

@@ -6,6 +6,7 @@ import re
 import unicodedata
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
@@ -19,7 +20,7 @@ from price_parser.parser import (
 from selectolax.lexbor import LexborNode
 
 from pipelines.extract.parsing import parse_html
-from pipelines.extract.text import Hidden, find_hidden, get_seen_text, is_hidden
+from pipelines.extract.text import FindHidden, find_hidden, get_seen_text, is_hidden
 
 _MAX_DIGITS = 50  # characters of a number
 _MAX_NUMBERS = 1000  # of a text
@@ -106,16 +107,16 @@ def normalize_signs(text: str) -> str:
     return _FOREIGN_DIGIT.sub(lambda found: str(unicodedata.decimal(found[0])), text.translate(_ASCII))
 
 
-def get_price_text(root: LexborNode, hidden: Hidden | None) -> str:
+def get_price_text(root: LexborNode, find: FindHidden) -> str:
     """Return the text that people see in `root`; raised cents are its fraction, raised footnotes are left out."""
     html = root.html or ""
     if "<sup" not in html:
-        return get_seen_text(root, hidden)
+        return get_seen_text(root, find)
     copy = parse_html(html.encode())
     for raised in reversed(copy.css("sup")):  # the inner ones first
-        text = "" if is_hidden(raised.attributes) else get_seen_text(raised, find_hidden(raised))
+        text = "" if is_hidden(raised.attributes) else get_seen_text(raised, partial(find_hidden, raised))
         raised.replace_with(text.translate(_TO_RAISED))
-    return _lower_digits(get_seen_text(copy.root, find_hidden(copy.root))) if copy.root else ""
+    return _lower_digits(get_seen_text(copy.root, partial(find_hidden, copy.root))) if copy.root else ""
 
 
 def _normalize(text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from selectolax.lexbor import LexborNode, create_tag
@@ -50,6 +50,9 @@ class Hidden(NamedTuple):
     around: frozenset[int]
 
 
+FindHidden = Callable[[], Hidden | None]
+
+
 def find_hidden(root: LexborNode) -> Hidden | None:
     """Return the elements of a page with `hidden` or `display: none` of their own; None without any."""
     nodes: set[int] = set()
@@ -90,19 +93,22 @@ def get_text(root: LexborNode) -> str:
     return _get_text(root, _BLOCK, None)
 
 
-def get_seen_text(root: LexborNode, hidden: Hidden | None) -> str:
-    """Return the text inside `root` as people see it, with blocks as browsers have them and without hidden elements."""
-    return _get_text(root, _SEEN_BLOCK, hidden)
+def get_seen_text(root: LexborNode, find: FindHidden) -> str:
+    """Return the text inside `root` as people see it, with blocks as browsers have them and without hidden elements.
+
+    `find` is asked for these only where there are elements inside.
+    """
+    return _get_text(root, _SEEN_BLOCK, find)
 
 
-def _get_text(root: LexborNode, blocks: frozenset[int], hidden: Hidden | None) -> str:
+def _get_text(root: LexborNode, blocks: frozenset[int], find: FindHidden | None) -> str:
     first = root.first_child
     if first is None or root.tag_id in _DATA:
         return (first.text_content or "").strip() if first and _is_json_script(root) else ""
     raw = first.text_content if first.next is None else None
     if raw is not None and raw.isprintable() and "  " not in raw:  # the usual case, without control characters
         return raw.strip(" ")
-    if hidden and root.mem_id in hidden.around:
+    if find and (hidden := find()) and root.mem_id in hidden.around:
         return _get_exact_text(first, blocks, hidden.nodes)
     if raw is None:
         raw = _get_raw_text(root, blocks)

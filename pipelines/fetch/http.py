@@ -172,7 +172,8 @@ class HttpFetcher:
             self._release(transfer)
             transfer.clear()
             if page:
-                pages += ((each, request.tag) for each in queue.complete(request, [mark_blocked(page)]))
+                for each in queue.complete(request, [mark_blocked(page)]):
+                    pages.append((each, request.tag))
         return pages
 
     def _resend(self, transfer: Transfer, queue: RequestQueue[T]) -> bool:

@@ -11,7 +11,6 @@ from pipelines.fetch.urls import absolute_url, canonical_url, decode_address
 _MAX_SECONDS = 10  # a page that is shown for longer is there to be read
 _BEGINNING = 64 * 1024  # bytes, in which a meta element is looked for
 _HTML_TYPES = (None, "text/html", "application/xhtml+xml")
-_MARKS = (b"-equiv", b"-EQUIV", b"-Equiv")
 # Text that is no element, up to the end of the page if it is not closed; noscript is for readers without scripts.
 _NO_ELEMENTS = re.compile(
     rb"(?is)<!--.*?(?:-->|\Z)"
@@ -27,7 +26,9 @@ def find_refresh(page: Page) -> str | None:
     """Return the canonical address that a page refreshes to within ten seconds; None without one."""
     header = page.header("refresh")
     base, content = (page.url, header) if header else _find_meta(page)
-    found = parse_refresh(content) if content else None
+    if not content:
+        return None
+    found = parse_refresh(content)
     if found is None or found[0] > _MAX_SECONDS or not found[1]:
         return None
     return canonical_url(found[1], base)
@@ -48,11 +49,11 @@ def parse_refresh(content: str) -> tuple[int, str] | None:
 
 def _find_meta(page: Page) -> tuple[str, str | None]:
     """Return the base of the page's addresses and the content of its first meta element for a refresh."""
-    body = page.body
-    if page.content_type not in _HTML_TYPES or all(body.find(mark, 0, _BEGINNING) < 0 for mark in _MARKS):
+    start = page.body[:_BEGINNING]
+    if page.content_type not in _HTML_TYPES or not (b"-equiv" in start or b"-EQUIV" in start or b"-Equiv" in start):
         return page.url, None
     base, content = None, None
-    for tag in _TAG.finditer(_NO_ELEMENTS.sub(b"", body[:_BEGINNING])):
+    for tag in _TAG.finditer(_NO_ELEMENTS.sub(b"", start)):
         named = dict[str, str]()
         for name, *values in _ATTRIBUTE.findall(tag[2]):
             named.setdefault(name.decode("latin-1").lower(), unescape(decode_address(b"".join(values))))

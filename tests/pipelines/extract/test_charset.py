@@ -238,3 +238,20 @@ def test_a_page_of_tags_that_never_end_takes_little_time() -> None:
     for tag in (b"<meta ", b"<meta charset=x ", b"<a b='", b"<!--", b"<script ", b'<a b="<a b=" b="'):
         assert find_encoding(tag * 300_000, None, "html").codec == "utf-8"
     assert time.process_time() - began < 10
+
+
+def test_a_beginning_that_pages_share_does_not_decide_what_follows_it() -> None:
+    shared = b'<html lang="en"><meta charset=windows-1251>'
+    assert find_encoding(shared + b"<p>a", None, "html").codec == "cp1251"
+    assert find_encoding(shared + b"<meta charset=koi8-r>", None, "html").codec == "cp1251"
+    assert find_encoding(shared[:-1] + b" charset=koi8-r>", None, "html").codec == "cp1251"
+    assert find_encoding(shared.replace(b"windows-1251", b"koi8-r"), None, "html").codec == "koi8-r"
+    assert find_encoding(shared, "utf-8", "html").codec == "utf-8"
+    open_quote = b'<a title="x><meta charset=windows-1251>'  # whose second quote, if any, makes the meta a part of it
+    assert find_encoding(open_quote, None, "html").codec == "cp1251"
+    assert find_encoding(open_quote + b'">', None, "html").codec == "utf-8"
+
+
+def test_a_beginning_that_is_not_closed_is_read_in_linear_time() -> None:
+    text = b"x" * 900 + b'<"<meta charset=koi8-r>'  # backtracking over the text would never end
+    assert find_encoding(text, None, "html").codec == "koi8-r"
