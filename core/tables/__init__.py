@@ -22,6 +22,7 @@ from core.tables.packages import Package
 from core.tables.plugins import DisabledPlugin, LibraryVersion, PluginBuild, PluginInstallation
 from core.tables.queries import StoredQuery
 from core.tables.schedules import Schedule, ScheduleTick, TickJob
+from core.tables.shared import SharedValues
 from core.tables.training import Training, TrainingDataset
 from core.tables.work import Agent, Category, ExecutionPool, Job, Project, Task
 
@@ -74,6 +75,7 @@ __all__ = [
     "RunningQuery",
     "Schedule",
     "ScheduleTick",
+    "SharedValues",
     "StoredQuery",
     "Task",
     "TickJob",
