@@ -11,7 +11,7 @@ import sys
 from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
 
@@ -98,15 +98,17 @@ def clean_up(settings: Settings) -> None:
 
 
 def copy_newest(engine: Engine, copies: int) -> None:
-    """Store the rows that name the newest execution again for as many executions."""
+    """Store the rows that name the newest execution again for as many executions, each a second later."""
     with engine.begin() as connection:
         newest = connection.scalar(select(Execution.id).order_by(Execution.id.desc()).limit(1))
         rows = {table: [*find_rows(connection, table, newest)] for table in Base.metadata.sorted_tables}
-        for _ in range(copies):
-            other = new_id()
+        for number in range(1, copies + 1):
+            other, later = new_id(), timedelta(seconds=number)
             for table, found in rows.items():
                 for row in found:
                     values = {name: rename(value, str(newest), other) for name, value in row.items()}
+                    values |= {name: value + later for name, value in row.items() if isinstance(value, datetime)}
+                    values |= {"number": row["number"] + number} if "number" in row else {}
                     if newest not in row.values() or table.name != "executions":
                         values |= {"id": new_id()} if isinstance(row.get("id"), str) else {}
                         if isinstance(row.get("id"), int):
@@ -125,7 +127,7 @@ def rename(value: Any, old: str, new: str) -> Any:
     return value
 
 
-def find_rows(connection: Connection, table: Table, execution_id: str | None) -> Iterator[dict[str, object]]:
+def find_rows(connection: Connection, table: Table, execution_id: str | None) -> Iterator[dict[str, Any]]:
     name = "id" if table.name == "executions" else "execution_id"
     if name in table.columns:
         found = connection.execute(select(table).where(table.c[name] == execution_id))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sqlite3
 from collections.abc import Generator, Mapping
@@ -46,6 +47,7 @@ OTHER_CONNECTIONS = 3  # to PostgreSQL, of a process that has no setting for the
 FULL = "There is no space left on the disk of the metadata database."
 COMMITS = "commits"
 UNAVAILABLE = "The metadata database does not answer. Try again in a moment."
+write_json = json.JSONEncoder(separators=(",", ":")).encode  # without spaces: they would be stored
 BUSY = "All connections to the metadata database are in use. Try again in a moment."
 LOCKED = "The metadata database is locked, or too slow. Try again in a moment."
 
@@ -72,7 +74,8 @@ def make_engine(url: str, connections: int = OTHER_CONNECTIONS) -> Engine:
     parsed = make_url(url)
     if parsed.get_backend_name() == "sqlite":
         return _make_sqlite_engine(parsed)
-    engine = create_engine(parsed.set(drivername="postgresql+psycopg"), **describe_pool(connections))
+    driver = parsed.set(drivername="postgresql+psycopg")
+    engine = create_engine(driver, json_serializer=write_json, **describe_pool(connections))
     replace_lost(engine)
     limit_statements(engine)
     return engine
@@ -83,6 +86,7 @@ def _make_sqlite_engine(url: URL) -> Engine:
         url,
         connect_args={"timeout": BUSY_TIMEOUT_SECONDS},
         hide_parameters=True,
+        json_serializer=write_json,
         pool_size=SQLITE_CONNECTIONS,
         max_overflow=0,
     )

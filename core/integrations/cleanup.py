@@ -12,6 +12,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from core.data.datasets.collector import FileCollector
+from core.data.datasets.versions import share_values
 from core.definitions.identity.audit import delete_old_entries
 from core.infra.background import OutageLog
 from core.infra.cleanup import Cleanup
@@ -106,6 +107,7 @@ class Cleaner:
         self._delete_rows(cleanup, "audit entries", delete_old_entries, at - timedelta(days=retention.audit_days))
         old = at - timedelta(days=retention.log_days)
         self._delete_rows(cleanup, "details of executions", remove_details, old)
+        self._delete_rows(cleanup, "repeated columns of versions", share_values, old)
         self._delete_runs(cleanup, at - timedelta(days=retention.run_days))
         return cleanup
 

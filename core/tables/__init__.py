@@ -20,6 +20,7 @@ from core.tables.notifications import Notification, NotificationRule
 from core.tables.plugins import DisabledPlugin, LibraryVersion, Package, PluginBuild, PluginInstallation
 from core.tables.queries import StoredQuery
 from core.tables.schedules import Schedule, ScheduleTick, TickJob
+from core.tables.shared import SharedValues
 from core.tables.training import Training, TrainingDataset
 from core.tables.work import Agent, Category, ExecutionPool, Job, Project, Task
 
@@ -72,6 +73,7 @@ __all__ = [
     "RunningQuery",
     "Schedule",
     "ScheduleTick",
+    "SharedValues",
     "StoredQuery",
     "Task",
     "TickJob",

@@ -55,7 +55,7 @@ class JsonOf(TypeDecorator[Any]):
     cache_ok = True
 
     def __init__(self, form: Any) -> None:
-        super().__init__()
+        super().__init__(none_as_null=True)
         self.form = form  # a part of the key under which statements are cached
         self._adapter = TypeAdapter[Any](form)
 

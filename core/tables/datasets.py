@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, ForeignKey, Index, String, Text, UniqueConstraint, text
+from sqlalchemy import JSON, BigInteger, ForeignKey, Index, String, Text, UniqueConstraint, event, text
 from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy.orm.attributes import set_committed_value
 
 from core.tables.base import Base, JsonOf, Owned, new_id, now
+from core.tables.shared import Sharing
 
-AT_PATH = text("logical_path IS NOT NULL")
+AT_PATH, UNSHARED = text("logical_path IS NOT NULL"), text("shared_id IS NULL")
 
 
 class Dataset(Owned):
@@ -57,7 +60,7 @@ class StoredPartition:
     lacks: tuple[str, ...] = ()
 
 
-class DatasetVersion(Base):
+class DatasetVersion(Sharing, Base):
     """An immutable version of a dataset.
 
     `locations` are the storage keys of its folders. In formats of plain files an append adds a folder to those of the
@@ -69,6 +72,7 @@ class DatasetVersion(Base):
     `restored_from`, or was uploaded, in `source_format`. `known_pages` is the key of the folder with the pages whose
     rows incremental executions of the job have published up to this version. `partitions` are by their keys, which
     `partition_scheme` gives their meaning. `added_bytes` are those of the files that the version before has not.
+    After a cleanup, `files` are stored as `/N/name` below the location N, and loaded as keys again.
     """
 
     __tablename__ = "dataset_versions"
@@ -76,6 +80,7 @@ class DatasetVersion(Base):
         UniqueConstraint("dataset_id", "execution_id"),
         Index("ix_dataset_versions_number", "dataset_id", "number"),
         Index("ix_dataset_versions_logical_path", "logical_path", sqlite_where=AT_PATH, postgresql_where=AT_PATH),
+        Index("ix_dataset_versions_unshared", "created_at", sqlite_where=UNSHARED, postgresql_where=UNSHARED),
     )
     id: Mapped[str] = mapped_column(String(36), primary_key=True, default=new_id)
     dataset_id: Mapped[str] = mapped_column(ForeignKey("datasets.id", ondelete="CASCADE"))
@@ -98,6 +103,29 @@ class DatasetVersion(Base):
     partitions: Mapped[dict[str, StoredPartition]] = mapped_column(JsonOf(dict[str, StoredPartition]), default=dict)
     known_pages: Mapped[str | None] = mapped_column(Text)
     created_at: Mapped[datetime] = mapped_column(default=now)
+
+
+@event.listens_for(DatasetVersion, "load")
+@event.listens_for(DatasetVersion, "refresh")
+def _complete_files(version: DatasetVersion, *_context: object) -> None:
+    if version.shared_id is not None and version.files:
+        set_committed_value(version, "files", [complete_file(each, version.locations) for each in version.files])
+
+
+def shorten_file(key: str, locations: Sequence[str]) -> str:
+    """Return the key of a file as `/N/name` below the location N; as it is where it is below none."""
+    for number, location in enumerate(locations):
+        if key.startswith(f"{location}/"):
+            return f"/{number}{key.removeprefix(location)}"
+    return key
+
+
+def complete_file(stored: str, locations: Sequence[str]) -> str:
+    """Return the key of a file that `shorten_file` has shortened."""
+    if not stored.startswith("/"):
+        return stored
+    number, _, name = stored[1:].partition("/")
+    return f"{locations[int(number)]}/{name}"
 
 
 class DatasetRead(Base):

@@ -11,6 +11,7 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.orm import Mapped, mapped_column
 
 from core.tables.base import Base, JsonOf, Owned, new_id, now
+from core.tables.shared import Sharing
 from core.tables.work import FrozenFields
 from pipelines.contract.request import PlannedStep
 from pipelines.language.origins import TracedColumn
@@ -18,7 +19,7 @@ from pipelines.language.origins import TracedColumn
 QUEUED, RUNNING = text("state = 'QUEUED'"), text("state = 'RUNNING'")
 OF_PARTITION, OF_BACKFILL = text("partition IS NOT NULL"), text("backfill_id IS NOT NULL")
 HOLDING = text("holds_slot")
-DETAILED = text("state = 'COMPLETED' AND details_removed_at IS NULL")
+DETAILED = text("state = 'COMPLETED' AND shared_id IS NULL")
 
 
 ColumnTypes = tuple[tuple[str, str], ...]
@@ -121,7 +122,7 @@ class ExecutionDriver:
     waited_seconds: float
 
 
-class Execution(FrozenFields, Owned):
+class Execution(FrozenFields, Sharing, Owned):
     """One execution of a job: the values frozen at its acceptance, its state and its progress.
 
     `retries` counts the attempts that followed a failure by themselves, since it was accepted or retried by hand. While
@@ -130,7 +131,7 @@ class Execution(FrozenFields, Owned):
     attempt. `partition` is the key of the part of the dataset that it makes, and `partition_scheme` what equal keys of
     the job have in common. `pages_of` is the earlier execution whose stored pages it runs over, without a request. It
     has a place in its `pools` as long as it holds a slot. Cleanup removed its pipeline and progress at
-    `details_removed_at`.
+    `details_removed_at`, and what the job's executions have in common is in `shared` then.
     """
 
     __tablename__ = "executions"

@@ -8,6 +8,7 @@ from sqlalchemy import BigInteger, ForeignKey, Index, String
 from sqlalchemy.orm import Mapped, mapped_column
 
 from core.tables.base import Base
+from core.tables.shared import Sharing
 
 
 class Amounts:
@@ -33,7 +34,7 @@ class Amounts:
     network_cost: Mapped[int] = mapped_column(BigInteger)
 
 
-class ExecutionBill(Amounts, Base):
+class ExecutionBill(Amounts, Sharing, Base):
     """The bill of one attempt that has ended, at the prices of that time."""
 
     __tablename__ = "execution_bills"

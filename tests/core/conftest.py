@@ -32,6 +32,7 @@ BOTH_DATABASES = (
     "definitions/test_change_reader.py",
     "integrations/packages/test_service.py",
     "integrations/test_cleanup.py",
+    "integrations/test_shared_values.py",
     "integrations/test_key_rotation.py::test_everything_opens_only_under_the_new_key",
     "integrations/webhooks/test_deliver.py::test_a_delivery_claimed_by_a_dead_process_is_sent_again",
     "integrations/webhooks/test_deliver.py::test_an_organization_with_many_receivers_leaves_room_for_others",

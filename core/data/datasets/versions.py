@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
@@ -15,10 +15,19 @@ from core.data.datasets.column_details import DescribedColumn, read_columns
 from core.data.datasets.storage_limit import measure_again
 from core.errors import Conflict, NotFound
 from core.infra.records import RECORD
+from core.infra.repository import lock_organization
+from core.infra.shared_values import SharedValuesWriter, delete_unused, replace_values
 from core.infra.validation import is_storable, parse_integer
 from core.tables import Dataset, DatasetRead, DatasetVersion, Execution, FileRemoval, Job, Task
+from core.tables.datasets import shorten_file
 from core.tables.states import State
 from pipelines.language.formats import TABLE_FORMATS
+
+# columns that a dataset's versions have in common, with what is left in the rows of those before the current one
+SHARED: Mapping[str, Any] = {
+    **{name: [] for name in ("columns", "partition_by", "keys")},
+    **{"format": "", "source_format": None, "partition_scheme": None},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,18 +88,17 @@ def get_version(session: Session, dataset: Dataset, version: str | None) -> Data
 def find_task_output(session: Session, organization_id: str, task_id: str) -> tuple[str, str]:
     """Return the ids of the dataset that a task's execution published, and of the execution. Raises NotFound."""
     query = (
-        select(Execution.dataset_id, Execution.id)
-        .select_from(Task)
+        select(Task.id, Execution)
         .outerjoin(Execution, Execution.id == Task.execution_id)
         .where(Task.id == parse_integer(task_id), Task.organization_id == organization_id)
     )
     found = session.execute(query).one_or_none()
     if found is None:
         raise NotFound("There is no task with this id.")
-    dataset_id, execution_id = found
-    if dataset_id is None:
+    execution = found[1]
+    if execution is None or execution.dataset_id is None:
         raise NotFound("This task has published no dataset.")
-    return dataset_id, execution_id
+    return execution.dataset_id, execution.id
 
 
 def find_outcome(session: Session, dataset_id: str | None, execution_id: str) -> DatasetVersion | None:
@@ -186,6 +194,41 @@ def apply_retention(session: Session, dataset: Dataset, now: datetime, due_at: d
     return len(surplus)
 
 
+def share_values(session: Session, before: datetime, limit: int | None) -> int:
+    """Store once what versions before the current one have in common with others of their dataset; return how many.
+
+    Those that were published after a time stay as they are; without a limit, they are only counted.
+    """
+    columns = (DatasetVersion.id, DatasetVersion.dataset_id, DatasetVersion.locations, DatasetVersion.files)
+    query = select(Dataset.organization_id, *columns, *(getattr(DatasetVersion, name) for name in SHARED))
+    query = query.join(Dataset, Dataset.id == DatasetVersion.dataset_id)
+    query = query.where(DatasetVersion.shared_id.is_(None), DatasetVersion.created_at < before)
+    query = query.where(DatasetVersion.id != func.coalesce(Dataset.current_version_id, ""))
+    if limit is None:
+        return session.scalar(select(func.count()).select_from(query.subquery())) or 0
+    query = query.order_by(DatasetVersion.created_at).limit(limit)
+    owners = {row.organization_id for row in session.execute(query)}
+    for owner in sorted(owners):  # nobody removes versions, and what they have in common, in the meantime
+        lock_organization(session, owner)
+    found = session.execute(query.where(Dataset.organization_id.in_(owners))).mappings().all()
+    writer = SharedValuesWriter(session)
+    rows = [
+        {
+            **SHARED,
+            "id": row["id"],
+            "files": row["files"] and [shorten_file(each, row["locations"]) for each in row["files"]],
+            "shared_id": writer.store(
+                {name: row[name] for name in SHARED},
+                organization_id=row["organization_id"],
+                dataset_id=row["dataset_id"],
+            ),
+        }
+        for row in found
+    ]
+    replace_values(session, DatasetVersion.__table__, rows)
+    return len(found)
+
+
 def remove_versions(
     session: Session, organization_id: str, versions: Sequence[DatasetVersion], due_at: datetime | None
 ) -> None:
@@ -193,6 +236,7 @@ def remove_versions(
     if versions:
         ids = [version.id for version in versions]
         session.execute(delete(DatasetVersion).where(DatasetVersion.id.in_(ids)))
+        delete_unused(session, {version.dataset_id for version in versions})
         measure_again(session, {version.dataset_id for version in versions})
     folders = (each for version in versions for each in (*version.locations, version.known_pages))
     schedule_removals(session, organization_id, filter(None, folders), due_at)

@@ -12,15 +12,16 @@ from datetime import datetime, timedelta
 from itertools import groupby, islice
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, or_, select, update
+from sqlalchemy import ColumnElement, func, or_, select
 from sqlalchemy.orm import Session
 
 from core.data.datasets.versions import load_named_locations
 from core.infra.cleanup import Cleanup
 from core.infra.database import Database
 from core.infra.settings import Settings
+from core.infra.shared_values import SharedValuesWriter, replace_values
 from core.infra.storage.protocol import FAILURES, GIVEN_ROWS, LOG, Storage, StoredFile, executions_key, output_key
-from core.tables import Execution, Job, now
+from core.tables import Execution, ExecutionBill, Job, now
 from core.tables.executions import COUNTS
 from core.tables.states import State
 
@@ -35,10 +36,20 @@ NO_DETAILS: Mapping[str, Any] = {
     **{name: None for name in ("instance_id", "claimed_at", "heartbeat_at")},
     "pipeline_yaml": "",
     "parameters": {},
-    "progress": {"fraction": 1.0},
+    "progress": {},
 }
 # parts of the metrics, of which an answer or a later execution needs the named fields alone
 KEPT_METRICS: Mapping[str, Sequence[str]] = {"metrics": ["executorSeconds"], "additional": ["engine", "resumedAfter"]}
+# columns that are in the shared values of a job's executions then, with what is left in the row
+SHARED: Mapping[str, Any] = {
+    **dict.fromkeys(("job_name", "agent_id", "retry_on", "engine", "output_mode"), ""),
+    **dict.fromkeys(("output_name", "spark_reason", "schedule_name", "dataset_id")),
+}
+SHARED_METRICS = ("additional", "output_dataset_format", "output_dataset_schema")
+SHARED_OF_BILLS = (
+    *("project_id", "job_id", "agent_id", "provider", "region", "currency"),
+    *("driver_instance", "executor_instance"),
+)
 OWN_OUTPUT = "{output}"  # in the path of the output: the key that its execution tells
 
 
@@ -76,20 +87,25 @@ def delete_leftovers(
 def remove_details(session: Session, before: datetime, limit: int | None) -> int:
     """Remove the details of executions that completed before a time; without a limit, only count them.
 
-    A job's newest execution keeps them, since people look at it.
+    A job's newest execution keeps them, since people look at it. What others of the job have too is stored once.
     """
-    old = (Execution.state == State.COMPLETED, Execution.details_removed_at.is_(None), Execution.completed_at < before)
-    columns = (Execution.organization_id, Execution.id, Execution.attempt, Execution.metrics)
-    query = select(*columns).join(Job, Job.id == Execution.job_id)
+    old = (Execution.state == State.COMPLETED, Execution.shared_id.is_(None), Execution.completed_at < before)
+    columns = (Execution.organization_id, Execution.id, Execution.job_id, Execution.attempt, Execution.metrics)
+    columns += (Execution.publishes, Execution.updated_at, Execution.details_removed_at)
+    query = select(*columns, *(getattr(Execution, name) for name in SHARED)).join(Job, Job.id == Execution.job_id)
     query = query.where(*old, Execution.id != func.coalesce(Job.latest_execution_id, ""))
     if limit is None:
         return session.scalar(select(func.count()).select_from(query.subquery())) or 0
-    found = session.execute(query.order_by(Execution.completed_at).limit(limit)).tuples().all()
-    kept = {"updated_at": Execution.updated_at, "details_removed_at": now()}
-    for organization_id, id_, attempt, metrics in found:
-        shrunk = _shrink_metrics(metrics, output_key(organization_id, id_, attempt))
-        values = {**NO_DETAILS, **kept, "metrics": shrunk}
-        session.execute(update(Execution).where(Execution.id == id_).values(values))
+    found = session.execute(query.order_by(Execution.completed_at).limit(limit)).mappings().all()
+    writer, removed_at = SharedValuesWriter(session), now()
+    replace_values(session, Execution.__table__, [_shrink(row, writer, removed_at) for row in found])
+    for start in range(0, len(found), BATCH):
+        bills = select(ExecutionBill).where(
+            ExecutionBill.execution_id.in_([row["id"] for row in found[start : start + BATCH]]),
+            ExecutionBill.shared_id.is_(None),
+        )
+        shrunk = [_shrink_bill(bill, writer) for bill in session.scalars(bills)]
+        replace_values(session, ExecutionBill.__table__, shrunk)
     return len(found)
 
 
@@ -101,6 +117,36 @@ def get_output_path(execution: Mapping[str, Any]) -> str | None:
     return path.replace(OWN_OUTPUT, output_key(execution["organization_id"], execution["id"], execution["attempt"]))
 
 
+def _shrink(row: Mapping[str, Any], writer: SharedValuesWriter, removed_at: datetime) -> Mapping[str, Any]:
+    """Return the new values of an execution whose details go."""
+    metrics = _shrink_metrics(row["metrics"], output_key(row["organization_id"], row["id"], row["attempt"]))
+    shared = {name: value for name, value in metrics.items() if _is_shared(name, value, row)}
+    names = [name for name in SHARED if name != "dataset_id" or row["publishes"]]  # a trial has its own
+    content = {**{name: row[name] for name in names}, "metrics": shared, "progress": {"fraction": 1.0}}
+    return {
+        **NO_DETAILS,
+        **{name: value if name in names else row[name] for name, value in SHARED.items()},
+        "id": row["id"],
+        "updated_at": row["updated_at"],
+        "details_removed_at": row["details_removed_at"] or removed_at,
+        "metrics": {name: value for name, value in metrics.items() if name not in shared},
+        "shared_id": writer.store(content, organization_id=row["organization_id"], job_id=row["job_id"]),
+    }
+
+
+def _is_shared(name: str, value: Any, row: Mapping[str, Any]) -> bool:
+    """Return whether other executions of the job are likely to report the same."""
+    if name == "output_dataset_path":
+        return OWN_OUTPUT in value
+    return name in SHARED_METRICS or (name == "spark_application_name" and value == row["job_name"])
+
+
+def _shrink_bill(bill: ExecutionBill, writer: SharedValuesWriter) -> Mapping[str, Any]:
+    shared = writer.store({name: getattr(bill, name) for name in SHARED_OF_BILLS}, organization_id=bill.organization_id)
+    key = {"execution_id": bill.execution_id, "attempt": bill.attempt}
+    return {**key, **dict.fromkeys(SHARED_OF_BILLS, ""), "shared_id": shared}
+
+
 def _shrink_metrics(metrics: Mapping[str, Any], output: str) -> Mapping[str, Any]:
     parts = {
         part: {name: metrics[part][name] for name in names if name in metrics[part]}
@@ -110,6 +156,8 @@ def _shrink_metrics(metrics: Mapping[str, Any], output: str) -> Mapping[str, Any
     named = {name: value for name, value in {**metrics, **parts}.items() if name not in COUNTS and value != {}}
     if path := metrics.get("output_dataset_path"):
         named["output_dataset_path"] = path.replace(output, OWN_OUTPUT)
+    if figures := metrics.get("figures"):
+        named["figures"] = {name: value for name, value in figures.items() if value != {}}
     return {**named, "counts": [metrics.get(name) for name in COUNTS]}
 
 

@@ -17,6 +17,7 @@ from core.lifecycle.executions.pools import find_obstacles
 from core.lifecycle.executions.states import Trigger, get_sources
 from core.lifecycle.usage.usage import measure_seconds
 from core.tables import Execution, first_id_at
+from core.tables.shared import fill_in
 from core.tables.states import State
 
 _CLAIMED = (Execution.state.in_(get_sources(Trigger.FAIL)), Execution.claimed_at.is_not(None))
@@ -30,6 +31,7 @@ PUBLIC_COLUMNS = select(
     *(Execution.trigger, Execution.tick_at, Execution.run_id, Execution.spark_reason, Execution.inputs),
     *(Execution.driver, Execution.publishes, Execution.schedule_name, Execution.pages_of),
     *(Execution.partition, Execution.backfill_id, Execution.pools, Execution.details_removed_at),
+    Execution.shared.label("shared"),
 )
 CLOCK_STEP = timedelta(minutes=1)  # more than lies between the time in an id and that of its row
 
@@ -101,7 +103,7 @@ class ExecutionRepository(Repository[Execution]):
 
     def _add_obstacles(self, query: Select[Any]) -> list[Mapping[str, Any]]:
         """Return the records with the full places for which they wait."""
-        rows = self.session.execute(query).mappings().all()
+        rows = [fill_in(row) for row in self.session.execute(query).mappings()]
         obstacles = find_obstacles(self.session, rows)
         return [{**row, "waits_for": each} for row, each in zip(rows, obstacles, strict=True)]
 

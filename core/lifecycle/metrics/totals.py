@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from core.lifecycle.usage.bills import AMOUNTS
 from core.lifecycle.usage.periods import Grain, Period
 from core.lifecycle.usage.prices import get_rates
-from core.tables import Agent, ExecutionBill, Job, Project, Total
+from core.tables import Agent, ExecutionBill, Job, Project, SharedValues, Total
 
 GroupBy = Literal["project", "job", "pipeline"]
 _GROUPS: Mapping[str, tuple[str, Any]] = {
@@ -102,16 +102,20 @@ def _select_rows(period: Period, chosen: Mapping[str, str]) -> Any:
 
 def _select_bills(chosen: Mapping[str, str], start: Any, end: Any) -> Select[Any]:
     within = (ExecutionBill.ended_at >= start, ExecutionBill.ended_at < end)
-    return _select_sums(ExecutionBill, chosen).where(*within)
+    shared = {name: SharedValues.content[name].as_string() for name in _KEYS}
+    keys = {name: func.coalesce(column, getattr(ExecutionBill, name)) for name, column in shared.items()}
+    query = _select_sums(ExecutionBill, {**keys, "organization_id": ExecutionBill.organization_id}, chosen)
+    return query.outerjoin(SharedValues, SharedValues.id == ExecutionBill.shared_id).where(*within)
 
 
 def _select_totals(chosen: Mapping[str, str], grain: Grain, start: Any, end: Any) -> Select[Any]:
     within = (Total.grain == grain, Total.start >= start, Total.start < end)
-    return _select_sums(Total, chosen).where(*within)
+    keys = {name: getattr(Total, name) for name in ("organization_id", *_KEYS)}
+    return _select_sums(Total, keys, chosen).where(*within)
 
 
-def _select_sums(table: Any, chosen: Mapping[str, str]) -> Select[Any]:
-    keys = [getattr(table, name) for name in _KEYS]
+def _select_sums(table: Any, columns: Mapping[str, Any], chosen: Mapping[str, str]) -> Select[Any]:
+    keys = [columns[name].label(f"key_{name}") for name in _KEYS]  # PostgreSQL groups by the names of columns first
     sums = [func.sum(getattr(table, name)) for name in AMOUNTS]
-    query = select(*keys, *sums).group_by(*keys)
-    return query.where(*(getattr(table, name) == value for name, value in chosen.items()))
+    query = select(*keys, *sums).group_by(*(key.name for key in keys))
+    return query.where(*(columns[name] == value for name, value in chosen.items()))
