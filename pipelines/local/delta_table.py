@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
@@ -35,6 +36,12 @@ from pipelines.tables.protocol import CommitConflict, SparkOnly, find_table_acce
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
+NO_CONDITIONS = (
+    "the table cannot be written: the bucket's server refuses conditional PUTs, by which a Delta table is committed "
+    "without Spark; set `spindle: {engine: spark}`"
+)
+_UNCONDITIONAL = re.compile("(?i)not ?(yet )?implemented")
+
 
 class LocalDeltaTable:
     """Implements Table for Arrow tables."""
@@ -56,6 +63,8 @@ class LocalDeltaTable:
         except CommitFailedError as error:
             raise CommitConflict from error
         except (DeltaError, OSError) as error:
+            if self._access and _UNCONDITIONAL.search(str(error)):
+                raise RunError(NO_CONDITIONS) from error
             failure = find_storage_failure(f"s3a.{error}") if self._access else None
             raise failure or RunError(f"the table cannot be written: {summarize_error(error)}") from error
 

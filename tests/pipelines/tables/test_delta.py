@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import string
 from collections.abc import Mapping
 from decimal import Decimal
@@ -14,7 +15,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, TableFeatures, write_deltalake
 
+from pipelines.errors import RunError
 from pipelines.filesystem import STORAGE_ACCESS, S3Access
+from pipelines.local.delta_table import NO_CONDITIONS, LocalDeltaTable
 from pipelines.tables import delta
 from pipelines.tables.delta import (
     CommitConflict,
@@ -169,4 +172,7 @@ def test_a_bucket_without_conditional_puts_is_left_to_spark(monkeypatch: pytest.
     with monkeypatch.context() as patched:
         patched.setenv("AWS_CONDITIONAL_PUT", "disabled")
         assert not restore_delta_table(lake.location, 0, AUTHOR)
+        table = LocalDeltaTable(lake.location)
+        with pytest.raises(RunError, match=re.escape(NO_CONDITIONS)), table.sign(AUTHOR):
+            table.append(pa.table({"id": [3]}))
     assert [row["id"] for row in lake.read()] == [1, 2]
