@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from pipelines.language.columns import quote_column
 from pipelines.language.json_values import list_records
+from pipelines.spark.cluster import count_cores
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
 _NESTED = ("array<", "map<", "struct<")
@@ -20,6 +22,14 @@ _CSV = {
     "ignoreTrailingWhiteSpace": False,
 }
 _OPTIONS = {"csv": _CSV, "json": {"ignoreNullFields": False}}
+
+
+def create_rows(spark: SparkSession, rows: pa.Table) -> DataFrame:
+    """Return rows of Arrow in their order, in a partition for each core: Spark makes one of each 1,000 rows."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    schema = from_arrow_schema(rows.schema, prefer_timestamp_ntz=True)
+    return spark.createDataFrame(rows, schema).coalesce(count_cores(spark.sparkContext))
 
 
 def materialize(rows: DataFrame) -> DataFrame:

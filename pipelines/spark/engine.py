@@ -31,6 +31,7 @@ from pipelines.planning.planner import check_references
 from pipelines.planning.stage import Export, Sink, Source, TableStage
 from pipelines.spark.checkpoints import Checkpoints
 from pipelines.spark.cluster import count_cores, is_local_master
+from pipelines.spark.dataframes import create_rows
 from pipelines.spark.explore import Explorer, take_first
 from pipelines.spark.observations import read_observation
 from pipelines.spark.output import Saves, order_rows
@@ -117,8 +118,7 @@ class SparkEngine(Engine[DataFrame]):
         self.shown.update(partial_run.shown)
         for step, stage, exported in partial_run.exports:
             self.saves.add_export(step, stage, self._spark.createDataFrame(exported))
-        schema = from_arrow_schema(partial_run.segment.rows.schema, prefer_timestamp_ntz=True)
-        rows = self._spark.createDataFrame(partial_run.segment.rows, schema)
+        rows = create_rows(self._spark, partial_run.segment.rows)
         segment = partial_run.segment.with_rows(self._exchange(rows) if partial_run.segment.fetches else rows)
         return segment, partial_run.steps
 

@@ -15,6 +15,7 @@ from pipelines.filesystem import read_file
 from pipelines.language.columns import Columns, check_column_name, check_not_reserved
 from pipelines.language.names import truncate
 from pipelines.planning.stage import Source, register_stage
+from pipelines.spark.dataframes import create_rows
 from pipelines.stages.documents import is_web_address, split_addresses
 
 if TYPE_CHECKING:
@@ -153,10 +154,8 @@ pipeline:
         return False
 
     def load(self, spark: SparkSession, context: RunContext) -> DataFrame:
-        from pyspark.sql.pandas.types import from_arrow_schema
-
         table, _ = self.load_locally(context)
-        return spark.createDataFrame(table, from_arrow_schema(table.schema, prefer_timestamp_ntz=True))
+        return create_rows(spark, table)
 
     def load_locally(self, context: RunContext) -> tuple[pa.Table, Columns]:
         import pyarrow as pa

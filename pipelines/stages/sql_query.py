@@ -15,7 +15,7 @@ from pipelines.language.columns import ENGINE_COLUMNS, UNKNOWN, Columns, list_ow
 from pipelines.language.origins import OTHERS, Origin, SourceColumn
 from pipelines.language.parameters import has_reference
 from pipelines.planning.stage import Capabilities, TableStage, register_stage
-from pipelines.spark.dataframes import materialize, number_rows
+from pipelines.spark.dataframes import create_rows, materialize, number_rows
 from pipelines.sql.expressions import (
     ROWS,
     SqlDialect,
@@ -164,10 +164,7 @@ pipeline:
     def apply(self, rows: DataFrame, context: RunContext) -> DataFrame:
         spark, query = rows.sparkSession, self._check_resolved()
         if self.dialect is SqlDialect.TRINO:
-            from pyspark.sql.pandas.types import from_arrow_schema
-
-            result = self._run(query, rows.toArrow(), self._open_tables(context, spark))
-            return spark.createDataFrame(result, from_arrow_schema(result.schema, prefer_timestamp_ntz=True))
+            return create_rows(spark, self._run(query, rows.toArrow(), self._open_tables(context, spark)))
         tables = {
             name: read_table(spark, context, table) if context.find_table(table).paths else _create_empty(rows)
             for name, table in self.tables.items()
