@@ -7,11 +7,12 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Table, bindparam, delete, select, update
+from sqlalchemy import bindparam, delete, inspect, select, update
 from sqlalchemy.orm import Session
 
 from core.infra.database import build_upsert
 from core.tables import DatasetVersion, SharedValues
+from core.tables.base import Base
 
 
 class SharedValuesWriter:
@@ -33,11 +34,11 @@ class SharedValuesWriter:
         return self._known[digest]
 
 
-def replace_values(session: Session, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+def replace_values(session: Session, entity: type[Base], rows: Sequence[Mapping[str, Any]]) -> None:
     """Update rows by their primary key; all have the same columns. Rows that were deleted meanwhile stay so."""
     if rows:
-        keys = {column.name: bindparam(f"key_{column.name}") for column in table.primary_key}
-        changed = update(table).where(*(table.c[name] == key for name, key in keys.items()))
+        keys = {column.name: bindparam(f"key_{column.name}") for column in inspect(entity).primary_key}
+        changed = update(entity).where(*(getattr(entity, name) == key for name, key in keys.items()))
         values = {name: bindparam(f"new_{name}") for name in rows[0] if name not in keys}
         parameters = [
             {f"key_{name}" if name in keys else f"new_{name}": value for name, value in row.items()} for row in rows

@@ -40,7 +40,7 @@ class Sharing:
         return column_property(content.correlate_except(SharedValues).scalar_subquery())
 
 
-def fill_in(values: Mapping[str, Any]) -> dict[str, Any]:
+def fill_in(values: Mapping[Any, Any]) -> dict[str, Any]:
     """Return the values of a row with those of its column `shared`; of objects, a row has the rest of the names."""
     own = {name: value for name, value in values.items() if name != "shared"}
     for name, value in (values["shared"] or {}).items():

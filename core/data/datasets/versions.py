@@ -225,7 +225,7 @@ def share_values(session: Session, before: datetime, limit: int | None) -> int:
         }
         for row in found
     ]
-    replace_values(session, DatasetVersion.__table__, rows)
+    replace_values(session, DatasetVersion, rows)
     return len(found)
 
 

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from itertools import groupby, islice
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, or_, select
+from sqlalchemy import ColumnElement, RowMapping, func, or_, select
 from sqlalchemy.orm import Session
 
 from core.data.datasets.versions import load_named_locations
@@ -98,14 +98,14 @@ def remove_details(session: Session, before: datetime, limit: int | None) -> int
         return session.scalar(select(func.count()).select_from(query.subquery())) or 0
     found = session.execute(query.order_by(Execution.completed_at).limit(limit)).mappings().all()
     writer, removed_at = SharedValuesWriter(session), now()
-    replace_values(session, Execution.__table__, [_shrink(row, writer, removed_at) for row in found])
+    replace_values(session, Execution, [_shrink(row, writer, removed_at) for row in found])
     for start in range(0, len(found), BATCH):
         bills = select(ExecutionBill).where(
             ExecutionBill.execution_id.in_([row["id"] for row in found[start : start + BATCH]]),
             ExecutionBill.shared_id.is_(None),
         )
         shrunk = [_shrink_bill(bill, writer) for bill in session.scalars(bills)]
-        replace_values(session, ExecutionBill.__table__, shrunk)
+        replace_values(session, ExecutionBill, shrunk)
     return len(found)
 
 
@@ -117,7 +117,7 @@ def get_output_path(execution: Mapping[str, Any]) -> str | None:
     return path.replace(OWN_OUTPUT, output_key(execution["organization_id"], execution["id"], execution["attempt"]))
 
 
-def _shrink(row: Mapping[str, Any], writer: SharedValuesWriter, removed_at: datetime) -> Mapping[str, Any]:
+def _shrink(row: RowMapping, writer: SharedValuesWriter, removed_at: datetime) -> Mapping[str, Any]:
     """Return the new values of an execution whose details go."""
     metrics = _shrink_metrics(row["metrics"], output_key(row["organization_id"], row["id"], row["attempt"]))
     shared = {name: value for name, value in metrics.items() if _is_shared(name, value, row)}
@@ -134,7 +134,7 @@ def _shrink(row: Mapping[str, Any], writer: SharedValuesWriter, removed_at: date
     }
 
 
-def _is_shared(name: str, value: Any, row: Mapping[str, Any]) -> bool:
+def _is_shared(name: str, value: Any, row: RowMapping) -> bool:
     """Return whether other executions of the job are likely to report the same."""
     if name == "output_dataset_path":
         return OWN_OUTPUT in value

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import ColumnElement, RowMapping, Select, or_, select, update
+from sqlalchemy import ColumnElement, Select, or_, select, update
 from sqlalchemy.orm import Session
 
 from core.definitions.identity.limits import load_limits, lock_limits
@@ -135,7 +136,7 @@ def note_turns(session: Session, execution: Execution) -> None:
         execute_update(session, update(ExecutionPool).where(ExecutionPool.id == pool_id).values(values))
 
 
-def find_obstacles(session: Session, records: Sequence[RowMapping]) -> list[list[str]]:
+def find_obstacles(session: Session, records: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     """Return the limits that the queued executions among these wait for; no limits for the others.
 
     A limit is `project`, `organization` or `pool NAME`. An execution that pauses before its next attempt waits for no
