@@ -117,7 +117,7 @@ class SparkEngine(Engine[DataFrame]):
         self._passes, self._counted = partial_run.passes, partial_run.counts
         self.shown.update(partial_run.shown)
         for step, stage, exported in partial_run.exports:
-            self.saves.add_export(step, stage, self._spark.createDataFrame(exported))
+            self.saves.add_export(step, stage, create_rows(self._spark, exported))
         rows = create_rows(self._spark, partial_run.segment.rows)
         segment = partial_run.segment.with_rows(self._exchange(rows) if partial_run.segment.fetches else rows)
         return segment, partial_run.steps

@@ -17,6 +17,7 @@ from pipelines.filesystem import read_file
 from pipelines.language.arguments import Arguments
 from pipelines.language.columns import Columns
 from pipelines.planning.stage import RowStage, Source, Stage, register_stage
+from pipelines.spark.dataframes import create_rows
 from pipelines.stages.documents import list_files
 from pipelines.stages.links import Urls, Wget
 
@@ -208,7 +209,7 @@ pipeline:
 
     def load(self, spark: SparkSession, context: RunContext) -> DataFrame:
         table, _ = self.load_locally(context)
-        return spark.createDataFrame(table)
+        return create_rows(spark, table)
 
     def load_locally(self, context: RunContext) -> tuple[pa.Table, Columns]:
         import pyarrow as pa

@@ -5,6 +5,7 @@ Functions import what needs pyarrow: the engine is imported without it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
+
+_TEXT = r'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\''
+_COMMENT = r"/\*.*?\*/|//[^\n]*"
+_TOKENS = re.compile(rf"{_TEXT}|{_COMMENT}|[{{}}\[\]]", re.DOTALL)
+_SPACE = re.compile(rf"(?:\s|{_COMMENT})*", re.DOTALL)
 
 
 def infer_json_columns(
@@ -35,8 +41,7 @@ def infer_json_columns(
     values = Values()
     shown = lines.mapInArrow(partial(_show_values, is_whole), "shown binary, has_trailing_text boolean").collect()
     if any(has_trailing_text for _, has_trailing_text in shown):
-        place = "one list" if is_whole else "a line of its own"
-        raise RunError(f"'{', '.join(paths)}' has text after an object of JSON; put each object in {place}")
+        raise _describe_trailing_text(paths, is_whole)
     for part, _ in shown:
         if not part:
             return None
@@ -48,6 +53,36 @@ def infer_json_columns(
     values.sort_fields()
     schema = pa.schema([pa.field(name, each.decide()) for name, each in values.fields.items()])
     return from_arrow_schema(schema, prefer_timestamp_ntz=True)
+
+
+def check_text_after_objects(
+    spark: SparkSession, paths: Sequence[str], options: Mapping[str, Any], is_whole: bool
+) -> None:
+    """Raise RunError where Spark leaves out text after an object, also one that is not strictly JSON."""
+    lines = spark.read.options(**options).text(list(paths), wholetext=is_whole).select("value")
+    if lines.mapInArrow(_find_text_after_values, "value string").head(1):
+        raise _describe_trailing_text(paths, is_whole)
+
+
+def has_text_after_value(text: str) -> bool:
+    """Return whether text follows the object or list at the start, in which names and texts may be in single quotes."""
+    depth = 0
+    for token in _TOKENS.finditer(text):
+        depth += token[0] in "{["
+        depth -= token[0] in "}]"
+        if depth <= 0 and token[0] in "}]":
+            return _SPACE.fullmatch(text, token.end()) is None
+    return False
+
+
+def _find_text_after_values(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield batch.filter([text is not None and has_text_after_value(text) for text in batch.column(0).to_pylist()])
+
+
+def _describe_trailing_text(paths: Sequence[str], is_whole: bool) -> RunError:
+    place = "one list" if is_whole else "a line of its own"
+    return RunError(f"'{', '.join(paths)}' has text after an object of JSON; put each object in {place}")
 
 
 def _show_values(is_whole: bool, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

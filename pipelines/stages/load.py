@@ -283,6 +283,11 @@ pipeline:
 
     def _read_by_rules_of_spark(self, spark: SparkSession, files: Files, context: RunContext) -> DataFrame:
         """Return the rows that Spark reads; raise RunError for text that is no JSON, unless an option is about it."""
+        from pipelines.stages.json_files import check_text_after_objects
+
+        if not files.partition_by and self.reads_text:  # those of a dataset are partitioned, and ours
+            options = self.model_dump(by_alias=True, include={"line_sep", *_FILE_CHOICE}, exclude_none=True)
+            check_text_after_objects(spark, files.paths, options, self.multi_line)
         rows = super().read(spark, files, context)
         if _CORRUPT in rows.columns and not self.model_fields_set & {"mode", "column_name_of_corrupt_record"}:
             modes = f"to read it nevertheless, in a column {_CORRUPT}, set mode: PERMISSIVE, or DROPMALFORMED"

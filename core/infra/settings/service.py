@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, SecretStr
+from pydantic import AfterValidator, Field, SecretStr
 
 from core.infra.settings.area import Area
+from pipelines.http_client.guard import SPARK_PAGE_PORTS
 
 REQUESTS_PER_MINUTE = 1000
+
+
+def _check_port(port: int) -> int:
+    if port in SPARK_PAGE_PORTS:  # nothing that fetches reaches these, reports of drivers included
+        used = f"{SPARK_PAGE_PORTS.start} to {SPARK_PAGE_PORTS.stop - 1}"
+        raise ValueError(f"drivers of this machine show Spark's pages at the ports {used}; choose another.")
+    return port
+
+
+Port = Annotated[int, AfterValidator(_check_port)]
 
 
 class ApiSettings(Area):
     """API."""
 
     host: str = Field(default="127.0.0.1", description="Address that the API listens on.")
-    port: int = Field(default=8080, description="Port of the API.")
+    port: Port = Field(default=8080, description="Port of the API.")
     workers: int = Field(alias="api_workers", default=1, ge=1, le=64, description="Processes that serve the API.")
     root_path: str = Field(default="/api", description="Path that every operation hangs under.")
     service_segment: str = Field(default="svc", description="The service's own path segment.")
@@ -71,7 +82,7 @@ class LimitSettings(Area, alias_generator="limit_{}".format):
 class DagsterSettings(Area, alias_generator="dagster_{}".format):
     """Dagster."""
 
-    ui_port: int = Field(alias="ui_port", default=3000, description="Port of the Dagster UI, always on loopback.")
+    ui_port: Port = Field(alias="ui_port", default=3000, description="Port of the Dagster UI, always on loopback.")
     ui_url: str | None = Field(
         alias="ui_url",
         default=None,

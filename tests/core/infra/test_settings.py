@@ -31,6 +31,12 @@ def test_a_contact_that_no_header_can_hold_is_refused_at_start(monkeypatch: pyte
         Settings()
 
 
+@pytest.mark.parametrize("variable", ["port", "ui_port"])
+def test_a_port_where_drivers_show_spark_is_refused_at_start(variable: str) -> None:
+    with pytest.raises(ValidationError, match=rf"{variable}\n.*24040 to 24539; choose another"):
+        Settings(**{variable: "24100"})
+
+
 @pytest.mark.parametrize("missing", ["storage", "kubernetes_image", "public_url"])
 def test_kubernetes_needs_a_bucket_an_image_and_an_address(missing: str) -> None:
     needed = {"storage": "s3://bucket/prefix", "kubernetes_image": "spark:1", "public_url": "http://spindle:8080"}

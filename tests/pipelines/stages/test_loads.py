@@ -60,6 +60,9 @@ def load_json(spark: SparkSession, path: Path) -> tuple[str, list[Any]]:
         ('{"a": 1}{"a": 2}\n', "", "a line of its own"),
         ('{"a": 1} and more\n', ", mode: PERMISSIVE", "a line of its own"),
         ('{"a": 1}\n{"a": 2}\n', ", multiLine: true", "one list"),
+        ('{"a": 1} {"a": 2}\n', ", dateFormat: yyyy", "a line of its own"),
+        ("{'a': 'x}'} {'a': 'y'}\n", "", "a line of its own"),
+        ("{a: 1} /* b */ {a: 2}\n", ", allowUnquotedFieldNames: true, allowComments: true", "a line of its own"),
     ],
 )
 def test_text_after_an_object_of_json_is_not_lost(
@@ -68,6 +71,13 @@ def test_text_after_an_object_of_json_is_not_lost(
     (tmp_path / "rows.json").write_text(text)
     with pytest.raises(RunError, match=rf"rows\.json' has text after an object of JSON; put each object in {place}"):
         run(f"pipeline: [{{stage: load_json, args: [{{path: {tmp_path}/rows.json{options}}}]}}]")
+
+
+def test_brackets_quotes_and_comments_of_lenient_json_are_no_text_after_it(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "rows.json").write_text("{'a': '}\\'\"', b: [{}]}  // }\n/* { */ {'a': 'x', b: []}\n")
+    options = "allowUnquotedFieldNames: true, allowComments: true"
+    rows = run(f"pipeline: [{{stage: load_json, args: [{{path: {tmp_path}/rows.json, {options}}}]}}]")
+    assert [row["a"] for row in rows] == ["}'\"", "x"]
 
 
 def test_text_that_is_no_json_is_an_error_unless_a_mode_says_its_place(run: Run, tmp_path: Path) -> None:
