@@ -92,7 +92,7 @@ class Catalog:
 
     def _select(self, version: ColumnElement[bool] = _CURRENT) -> Select[Any]:
         query = select(Dataset, DatasetVersion).join(DatasetVersion, version)
-        return query.where(Dataset.organization_id == self._organization_id, DatasetVersion.format.in_(PARQUET_FORMATS))
+        return query.where(Dataset.organization_id == self._organization_id)
 
     def _load(self, query: Select[Any]) -> list[Table]:
         return [
@@ -111,4 +111,5 @@ class Catalog:
                 version=version.number,
             )
             for dataset, version in self._session.execute(query)
+            if version.format in PARQUET_FORMATS  # not by the query: old versions share their values
         ]

@@ -13,6 +13,7 @@ from sqlalchemy import func, select, update
 from core.data.datasets import versions as versions_module
 from core.data.datasets.repository import DatasetRepository
 from core.data.datasets.versions import apply_retention, find_task_output, list_versions
+from core.data.sql.catalog import Catalog, Table
 from core.definitions.jobs.repository import JobRepository
 from core.infra.repository import lock_row
 from core.integrations.cleanup import Cleaner
@@ -52,6 +53,14 @@ def read_versions(shop: Shop) -> list[dict[str, Any]]:
     with shop.database.read() as session:
         versions = session.scalars(select(DatasetVersion).order_by(DatasetVersion.number)).all()
         return [{name: getattr(version, name) for name in names} for version in versions]
+
+
+def read_tables(shop: Shop) -> list[Table | None]:
+    """Return each version as queries find it."""
+    with shop.database.read() as session:
+        catalog = Catalog(session, shop.organization_id)
+        versions = session.scalars(select(DatasetVersion).order_by(DatasetVersion.number)).all()
+        return [catalog.find_by_version(each.dataset_id, each.id) for each in versions]
 
 
 def read_stored(shop: Shop, table: Any) -> list[Mapping[str, Any]]:
@@ -129,7 +138,7 @@ def test_bills_and_sums_stay_as_they_were(shop: Shop, cleaner: Cleaner, executio
 def test_versions_before_the_current_one_share_their_columns(
     shop: Shop, cleaner: Cleaner, executions: list[Execution]
 ) -> None:
-    before = read_versions(shop)
+    before, tables = read_versions(shop), read_tables(shop)
     tried = cleaner.clean_up(now() + LATE, dry_run=True)
     assert read_stored(shop, DatasetVersion) == []
     done = cleaner.clean_up(now() + LATE)
@@ -139,7 +148,8 @@ def test_versions_before_the_current_one_share_their_columns(
     assert [each["files"] for each in stored] == [["/0/part-0"]] * 3
     assert {len(each["columns"]) for each in stored} == {0}
     assert [each["locations"] for each in stored] == [each["locations"] for each in before[:3]]
-    assert read_versions(shop) == before
+    assert (read_versions(shop), read_tables(shop)) == (before, tables)
+    assert None not in tables
     assert cleaner.clean_up(now() + LATE).removed["repeated columns of versions"].count == 0
 
 
