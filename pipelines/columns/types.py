@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 import pyarrow as pa
 
 from pipelines.errors import RunError
-from pipelines.language.columns import Columns
+from pipelines.language.columns import Columns, quote_fields
 
 _SIMPLE: Mapping[str, pa.DataType] = {
     "boolean": pa.bool_(),
@@ -45,7 +45,7 @@ class UnknownType(RunError):
 
 def parse_type(text: str) -> pa.DataType:
     """Return the Arrow type that Spark gives to a column of this Spark SQL type; raise UnknownType."""
-    tokens = _Tokens(text)
+    tokens = _Tokens(quote_fields(text))
     parsed = _parse(tokens)
     if tokens.peek() is not None:
         raise UnknownType(text)

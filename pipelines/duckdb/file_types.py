@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import duckdb
 
+from pipelines.duckdb.stored_names import needs_names, read_by_names
 from pipelines.duckdb.views import View, quote_literal
 
 REMEMBERED = 256  # versions of tables
@@ -35,11 +36,14 @@ class FileTypes:
     def define(self, connection: duckdb.DuckDBPyConnection, view: View) -> str:
         """Return the query of a view, which has the view's columns even where the files have others."""
         files, columns = view.files, frozenset(name.lower() for name, _ in view.columns)
-        if not files or (len(files) == 1 and (view.complete or not columns)):
+        is_renamed = view.complete and needs_names(view.columns)
+        if not files or (len(files) == 1 and not is_renamed and (view.complete or not columns)):
             return view.define([files])
         found = self._describe(connection, files)
         differs = bool(columns) and columns != found.names.union(map(str.lower, view.partition_by))
         groups = [[files[place] for place in places] for places in found.groups]
+        if is_renamed:
+            return view.combine([read_by_names(connection, view, group) for group in groups])
         return replace(view, complete=view.complete or differs).define(groups)
 
     def _describe(self, connection: duckdb.DuckDBPyConnection, files: Sequence[str]) -> _Description:

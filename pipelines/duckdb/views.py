@@ -27,18 +27,21 @@ class View:
 
     def define(self, groups: Sequence[Sequence[str]]) -> str:
         """Return the query of the view; each group of its files is read in the types of these files."""
+        return self.combine([f"FROM {self.read(files)}" for files in groups])
+
+    def combine(self, reads: Sequence[str]) -> str:
+        """Return the query of the view from the queries of groups of its files."""
         nulls = ", ".join(f"NULL::{type} AS {quote_identifier(name)}" for name, type in self.columns)
         if not self.files:
             return f"SELECT {nulls} WHERE false"
-        reads = [f"FROM {self._read(files)}" for files in groups]
         if self.complete:
-            reads.append(f"SELECT {nulls} WHERE false")
+            reads = [*reads, f"SELECT {nulls} WHERE false"]
         source = reads[0] if len(reads) == 1 else f"FROM ({' UNION ALL BY NAME '.join(reads)})"
         if not (self.complete or self.partition_by):
             return source
         return f"SELECT {', '.join(quote_identifier(name) for name, _ in self.columns)} {source}"
 
-    def _read(self, files: Sequence[str]) -> str:
+    def read(self, files: Sequence[str]) -> str:
         """Return the table expression of files.
 
         Writers leave NaN out of the bounds of a row group, and DuckDB would not look for it there.

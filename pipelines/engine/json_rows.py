@@ -30,10 +30,6 @@ class InvalidRow(ValueError):
     """A text is not an object of JSON, or one that has no columns. The message is the reason."""
 
 
-class TrailingText(InvalidRow):
-    """A value of JSON has other text after it, which Spark leaves out without a word."""
-
-
 def read_object(text: str | bytes) -> dict[str, Any]:
     """Return an object of JSON. Raises InvalidRow."""
     found = read_value(text)
@@ -55,9 +51,8 @@ def read_value(text: str | bytes) -> Any:
         raise InvalidRow("it is nested too deep") from None
     except UnicodeEncodeError:
         raise InvalidRow("a text in it has half a character, a \\u escape without its other half") from None
-    except ValueError as error:
-        is_trailing = isinstance(error, json.JSONDecodeError) and error.msg == "Extra data"
-        raise (TrailingText if is_trailing else InvalidRow)("it is not JSON") from None
+    except ValueError:
+        raise InvalidRow("it is not JSON") from None
 
 
 class Values(Struct):

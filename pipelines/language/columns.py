@@ -23,6 +23,8 @@ INTERNAL_COLUMNS = frozenset({"__link", "__level", "__open", "__row", "__place"}
 JSON = "json"  # type of a planned column whose values are those of a JSON page
 UNKNOWN = "unknown"  # type of a planned column of a dataset that only a run reads
 _OF_JSON = (JSON, f"array<{JSON}>")
+_QUOTED = re.compile("`(?:[^`]|``)*`")
+_FIELD = re.compile(rf"{_QUOTED.pattern}|([<,]\s*)([^<>,:`]+)(?=:)")  # a quoted name, or one without quotes
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")  # in column names of Spark and Arrow
 
 
@@ -88,6 +90,23 @@ def add_engine_columns(columns: Columns) -> Columns:
 def quote_column(name: str) -> str:
     """Quote a column's name for Spark SQL."""
     return f"`{name.replace('`', '``')}`"
+
+
+def quote_fields(type_: str) -> str:
+    """Return a Spark SQL type with quoted names of fields: Spark names types without quotes, and reads none so."""
+    return _FIELD.sub(lambda match: f"{match[1]}`{match[2].strip()}`" if match[2] else match[0], type_)
+
+
+def list_fields(columns: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Yield the names of columns, and after each those of its fields, however deep, as `column.field`."""
+    for name, type_ in columns:
+        yield name
+        yield from (f"{name}.{found[1:-1].replace('``', '`')}" for found in _QUOTED.findall(quote_fields(type_)))
+
+
+def declare_columns(columns: Iterable[tuple[str, str]]) -> str:
+    """Return columns as Spark SQL declares them."""
+    return ", ".join(f"{quote_column(name)} {quote_fields(type_)}" for name, type_ in columns)
 
 
 def quote_text(text: str) -> str:

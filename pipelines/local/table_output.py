@@ -12,6 +12,7 @@ from pipelines.contract.context import RunContext
 from pipelines.contract.report import WrittenFiles
 from pipelines.contract.request import OUTPUT, Target
 from pipelines.errors import NeedsSpark, RunError
+from pipelines.language.columns import list_fields
 from pipelines.language.engines import LOADED_BYTES, LOADED_ROWS
 from pipelines.language.formats import SPLITTING_TYPES, TABLE_FORMATS, Mode, describe_unnamable_column
 from pipelines.local.delta_table import LocalDeltaTable
@@ -38,7 +39,7 @@ def open_table(format_: str, location: str) -> LocalTable:
 
 def write_table(rows: pa.Table, format_: str, location: str, write: Write, target: Target) -> WrittenFiles:
     """Write rows as the next version of a table for which `find_need` has found nothing."""
-    if fault := describe_unnamable_column(format_, rows.column_names):
+    if fault := describe_unnamable_column(format_, list_fields(get_columns(rows.schema).types)):
         raise RunError(fault)
     check_merged(write.keys, write.within, rows.column_names)
     check_keys(rows, [find_column(rows.column_names, key) for key in write.keys])

@@ -29,6 +29,7 @@ def create_rows(spark: SparkSession, rows: pa.Table) -> DataFrame:
     from pyspark.sql.pandas.types import from_arrow_schema
 
     schema = from_arrow_schema(rows.schema, prefer_timestamp_ntz=True)
+    rows = rows if rows.num_rows else rows.schema.empty_table()  # a filter leaves no chunk, of which Spark makes none
     return spark.createDataFrame(rows, schema).coalesce(count_cores(spark.sparkContext))
 
 

@@ -24,7 +24,7 @@ from pipelines.engine.segment import Segment
 from pipelines.engine.walk import Engine
 from pipelines.errors import RunError, summarize_error
 from pipelines.extract.rows import Link
-from pipelines.language.columns import Columns, list_own_columns, quote_column
+from pipelines.language.columns import Columns, list_own_columns, quote_column, quote_fields
 from pipelines.language.engines import EngineName
 from pipelines.planning.plan import Plan, Step
 from pipelines.planning.planner import check_references
@@ -274,7 +274,7 @@ def _is_failure(names: Sequence[str]) -> Column:
 def _select(rows: DataFrame, columns: Columns) -> DataFrame:
     """Return these columns of the rows; null for a missing column."""
     present = set(rows.columns)
-    absent = (F.lit(None).cast(type_).alias(name) for name, type_ in columns.types if name not in present)
+    absent = (F.lit(None).cast(quote_fields(type_)).alias(name) for name, type_ in columns.types if name not in present)
     return rows.select(*(_get_column(name) for name in columns if name in present), *absent)
 
 

@@ -18,7 +18,7 @@ from pipelines.contract.report import Changes, WrittenFiles
 from pipelines.engine.history import States, Transition, describe_key_fault
 from pipelines.errors import RunError
 from pipelines.filesystem import delete_folder
-from pipelines.language.columns import quote_column
+from pipelines.language.columns import declare_columns, quote_column, quote_fields
 from pipelines.language.formats import HISTORY_TYPES, TABLE_FORMATS, Mode
 from pipelines.spark.observations import wait_for_observation
 from pipelines.tables.commits import Write, write_version
@@ -108,7 +108,7 @@ def _read_earlier(spark: SparkSession, transition: Transition) -> DataFrame:
     target = transition.target
     if target.snapshot is not None:
         return open_table(spark, transition.output.format, target.location or "").read(target.snapshot)
-    schema = ", ".join(f"{quote_column(name)} {type_}" for name, type_ in target.columns)
+    schema = declare_columns(target.columns)
     return spark.read.schema(schema).parquet(*map(escape_pattern, target.paths))
 
 
@@ -216,7 +216,7 @@ def _place(side: int, position: int) -> str:
 
 
 def _get_or_null(place: str | None, type_: str) -> Column:
-    return F.lit(None).cast(type_) if place is None else F.col(place).cast(type_)
+    return (F.lit(None) if place is None else F.col(place)).cast(quote_fields(type_))
 
 
 def _is_same(old: str, new: str, type_: str) -> Column:

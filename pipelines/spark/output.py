@@ -43,7 +43,7 @@ from pipelines.filesystem import (
     move_file,
     open_filesystem,
 )
-from pipelines.language.columns import quote_column
+from pipelines.language.columns import declare_columns, list_fields, quote_column
 from pipelines.language.formats import TABLE_FORMATS, Mode, describe_unnamable_column
 from pipelines.planning.model import Output
 from pipelines.planning.plan import Plan, Step
@@ -84,7 +84,7 @@ def write_output(rows: DataFrame, plan: Plan, path: str, context: RunContext, si
 
 def _read_earlier(spark: SparkSession, target: Target, columns: Sequence[FittedColumn]) -> DataFrame:
     """Return the rows of the target's files, with the types that they have together with new ones."""
-    schema = ", ".join(f"{quote_column(name)} {type_}" for name, type_ in target.columns)
+    schema = declare_columns(target.columns)
     groups = [[path] for path in target.paths] if target.partition_by else [target.paths]
     reader = spark.read.schema(schema)
     parts = [reader.parquet(*map(escape_pattern, paths)) for paths in groups]  # of one partitioned folder at a time
@@ -132,7 +132,7 @@ def _keep_columns(rows: DataFrame, earlier: DataFrame, keys: Sequence[str]) -> D
 
 def write_table(rows: DataFrame, format_: str, location: str, write: Write, target: Target) -> WrittenFiles:
     """Write rows as the next version of a table; those of a merge are read several times."""
-    if fault := describe_unnamable_column(format_, rows.columns):
+    if fault := describe_unnamable_column(format_, list_fields(rows.dtypes)):
         raise RunError(fault)
     _check_keys(rows, write.keys)
     version = write_version(open_table(rows.sparkSession, format_, location), name_void(rows), write, target)

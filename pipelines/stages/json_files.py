@@ -23,6 +23,7 @@ _TEXT = r'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\''
 _COMMENT = r"/\*.*?\*/|//[^\n]*"
 _TOKENS = re.compile(rf"{_TEXT}|{_COMMENT}|[{{}}\[\]]", re.DOTALL)
 _SPACE = re.compile(rf"(?:\s|{_COMMENT})*", re.DOTALL)
+_START = re.compile(rf"{_SPACE.pattern}(?:\{{|\[{_SPACE.pattern}[\{{\]])", re.DOTALL)  # an object, or a list of them
 
 
 def infer_json_columns(
@@ -39,10 +40,7 @@ def infer_json_columns(
     decoder = msgspec.msgpack.Decoder(Values)
     lines = spark.read.options(**options).text(list(paths), wholetext=is_whole).select("value")
     values = Values()
-    shown = lines.mapInArrow(partial(_show_values, is_whole), "shown binary, has_trailing_text boolean").collect()
-    if any(has_trailing_text for _, has_trailing_text in shown):
-        raise _describe_trailing_text(paths, is_whole)
-    for part, _ in shown:
+    for (part,) in lines.mapInArrow(partial(_show_values, is_whole), "shown binary").collect():
         if not part:
             return None
         values.merge(decoder.decode(part))
@@ -61,11 +59,14 @@ def check_text_after_objects(
     """Raise RunError where Spark leaves out text after an object, also one that is not strictly JSON."""
     lines = spark.read.options(**options).text(list(paths), wholetext=is_whole).select("value")
     if lines.mapInArrow(_find_text_after_values, "value string").head(1):
-        raise _describe_trailing_text(paths, is_whole)
+        place = "one list" if is_whole else "a line of its own"
+        raise RunError(f"'{', '.join(paths)}' has text after an object of JSON; put each object in {place}")
 
 
 def has_text_after_value(text: str) -> bool:
     """Return whether text follows the object or list at the start, in which names and texts may be in single quotes."""
+    if _START.match(text) is None:
+        return False
     depth = 0
     for token in _TOKENS.finditer(text):
         depth += token[0] in "{["
@@ -80,27 +81,21 @@ def _find_text_after_values(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Re
         yield batch.filter([text is not None and has_text_after_value(text) for text in batch.column(0).to_pylist()])
 
 
-def _describe_trailing_text(paths: Sequence[str], is_whole: bool) -> RunError:
-    place = "one list" if is_whole else "a line of its own"
-    return RunError(f"'{', '.join(paths)}' has text after an object of JSON; put each object in {place}")
-
-
 def _show_values(is_whole: bool, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Return what the rows of one partition have in common, in a Python worker; nothing where one is no object."""
     import pyarrow as pa
 
-    from pipelines.engine.json_rows import InvalidRow, TrailingText, Values, read_object
+    from pipelines.engine.json_rows import InvalidRow, Values, read_object
 
-    values, has_trailing_text = Values(), False
+    values = Values()
     try:
         for batch in batches:
             texts = (text for text in batch.column(0).to_pylist() if text.strip())
             values.add([*_read_files(texts)] if is_whole else [*map(read_object, texts)])
         shown = msgspec.msgpack.encode(values)
-    except InvalidRow as error:
-        shown, has_trailing_text = b"", isinstance(error, TrailingText)
-    columns = [pa.array([shown], pa.binary()), pa.array([has_trailing_text])]
-    yield pa.record_batch(columns, names=["shown", "has_trailing_text"])
+    except InvalidRow:
+        shown = b""
+    yield pa.record_batch([pa.array([shown], pa.binary())], names=["shown"])
 
 
 def _read_files(texts: Iterable[str]) -> Iterator[dict[str, Any]]:

@@ -13,7 +13,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 from pipelines.contract.context import unescape_pattern
 from pipelines.errors import NeedsSpark, RunError
 from pipelines.filesystem import split_address
-from pipelines.language.columns import INTERNAL_COLUMNS, Columns, quote_column
+from pipelines.language.columns import INTERNAL_COLUMNS, Columns, declare_columns, quote_column
 from pipelines.language.formats import list_format_libraries
 from pipelines.language.names import validate_choice
 from pipelines.planning.stage import CredentialName, Source, check_credential, register_stage
@@ -86,9 +86,7 @@ class FileSource(PathSource):
         """
         files = self.find_files(context)
         if not files.paths and self.path in context.inputs:
-            schema = ", ".join(
-                f"{quote_column(name)} {type_}" for name, type_ in (*files.columns, ("_ordinal", "array<bigint>"))
-            )
+            schema = declare_columns((*files.columns, ("_ordinal", "array<bigint>")))
             return spark.createDataFrame(spark.sparkContext.emptyRDD(), schema)
         reader = self if files.format in (None, self.format) else _find_reader(files.format, self.path)
         return reader.read_checked(spark, files, context)
@@ -498,7 +496,7 @@ def _read_partitioned(read: DataFrameReader, files: Files) -> DataFrame:
     from pyspark.sql import DataFrame
     from pyspark.sql import functions as F
 
-    schema = ", ".join(f"{quote_column(name)} {type_}" for name, type_ in files.columns)
+    schema = declare_columns(files.columns)
     parts = [
         _add_ordinal(read.schema(schema).load(path)).withColumn("_ordinal", F.concat(F.array(F.lit(place)), "_ordinal"))
         for place, path in enumerate(files.paths)

@@ -18,6 +18,7 @@ from pipelines.language.columns import (
     check_column_name,
     check_not_reserved,
     quote_column,
+    quote_fields,
 )
 from pipelines.language.names import suggest
 from pipelines.language.origins import Origin, SourceColumn
@@ -149,9 +150,8 @@ pipeline:
         own = [F.col(quote_column(name)) for name in rows.columns]
         if not context.find_table(self.dataset).paths:
             types = self._list_own_types(dict(rows.dtypes), "string")
-            nothing = [
-                F.lit(None).cast(type_).alias(name) for name, type_ in zip(self._name_columns(), types, strict=True)
-            ]
+            named = zip(self._name_columns(), types, strict=True)
+            nothing = [F.lit(None).cast(quote_fields(type_)).alias(name) for name, type_ in named]
             return rows.select(*own, *nothing)
         dataset = read_table(rows.sparkSession, context, self.dataset)
         matched, pairs = self._match_names(dataset.columns), self._pair_keys(dict(rows.dtypes), dict(dataset.dtypes))

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from pipelines.columns.appending import FittedColumn
-from pipelines.language.columns import quote_column
+from pipelines.language.columns import quote_column, quote_fields
 
 GONE = "__gone"
 
@@ -36,8 +36,8 @@ def convert_value(value: Column, given: str, wanted: str) -> Column:
     if given == wanted:
         return value
     if "struct<" not in wanted or given == "void":
-        return value.cast(wanted)
-    return _convert(value, DataType.fromDDL(given), DataType.fromDDL(wanted))
+        return value.cast(quote_fields(wanted))
+    return _convert(value, *(DataType.fromDDL(quote_fields(each)) for each in (given, wanted)))
 
 
 def _convert(value: Column, given: DataType, wanted: DataType) -> Column:

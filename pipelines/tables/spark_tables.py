@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from pipelines.columns.appending import FittedColumn, fit_columns
 from pipelines.columns.widening import adds_fields_only
 from pipelines.contract.report import TableVersion
-from pipelines.language.columns import quote_column, quote_text
+from pipelines.language.columns import quote_column, quote_fields, quote_text
 from pipelines.tables.commits import Commit, iter_delta_commits
 from pipelines.tables.delta import MAX_COMMITS, read_delta_log, restore_delta_table
 from pipelines.tables.delta_functions import allow_delta_functions
@@ -248,7 +248,7 @@ class IcebergTable:
         """Return the rows with all columns of the table, null where the rows have none."""
         given = {*rows.columns}
         columns = (
-            F.col(quote_column(name)) if name in given else F.lit(None).cast(type_).alias(name)
+            F.col(quote_column(name)) if name in given else F.lit(None).cast(quote_fields(type_)).alias(name)
             for name, type_ in self.read_columns()
         )
         return rows.select(*columns)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -11,9 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from core.data.files.conversion import MEMORY, read_objects
-from core.data.files.messages import DescribedFiles, DescribeRequest, RejectedFile
+from core.data.files.messages import DescribedFiles, DescribeRequest, ExportRequest, RejectedFile
 from core.data.files.types import describe_columns, normalize_schema
 from pipelines.duckdb.lockdown import load_avro, load_readers, open_database
+from pipelines.duckdb.stored_names import needs_names, read_by_names
 from pipelines.duckdb.views import WEB, View, build_reader_call, quote_identifier, quote_literal
 from pipelines.engine.json_rows import InvalidRow, Values
 from pipelines.language.formats import PARQUET_FORMATS, TABLE_FORMATS
@@ -29,13 +29,15 @@ OPTIONS = {
 }
 
 
-def export(table: str, format: str, stream: str, scratch: Path, files: Sequence[str]) -> None:
-    """Write the rows of a table expression of these files to a stream, in their order."""
-    with open_database(EXPORT_MEMORY, str(scratch)) as connection:
+def export(request: ExportRequest, stream: str) -> None:
+    """Write the rows of the files to a stream, in their order."""
+    format = request.format
+    with open_database(EXPORT_MEMORY, request.folder) as connection:
         connection.execute("SET threads = 1")  # several keep whole row groups in memory, to write them in order
-        load_readers(connection, files)
-        if f"{AVRO}([" in table:
+        load_readers(connection, request.files)
+        if request.source_format == "avro" and request.files:
             load_avro(connection)
+        table = read_files(connection, request.files, request.source_format, request.columns, request.partition_by)
         columns = connection.execute(f"FROM {table} LIMIT 0").description or ()
         cells = (
             f"{_cast(quote_identifier(name), type, format)} AS {quote_identifier(name)}" for name, type, *_ in columns
@@ -60,7 +62,7 @@ def describe(request: DescribeRequest) -> DescribedFiles:
             load_readers(connection, files)
             if format == "json":
                 return _describe_json(connection, files)
-            table = read_files(files, format)
+            table = read_files(connection, files, format)
             reader = connection.execute(f"FROM {table} LIMIT 0").to_arrow_reader(1)
             columns = describe_columns(normalize_schema(reader.schema))
             (rows,) = connection.execute(f"FROM {table} SELECT count(*)").fetchone() or (0,)
@@ -79,6 +81,7 @@ def _describe_json(connection: duckdb.DuckDBPyConnection, files: Sequence[str]) 
 
 
 def read_files(
+    connection: duckdb.DuckDBPyConnection,
     files: Sequence[str],
     format: str,
     columns: Sequence[tuple[str, str]] = (),
@@ -86,7 +89,9 @@ def read_files(
 ) -> str:
     """Return the table expression of files of one format; without files, of these columns and no rows."""
     if not files or format in PARQUET_FORMATS:
-        return f"({View('', files, columns, partition_by, format in TABLE_FORMATS).define([files])})"
+        view = View("", files, columns, partition_by, format in TABLE_FORMATS)
+        is_renamed = bool(files) and view.complete and needs_names(columns)
+        return f"({view.combine([read_by_names(connection, view, files)]) if is_renamed else view.define([files])})"
     names = f"[{', '.join(map(quote_literal, files))}]"
     if format == "csv":
         options = "header = true, all_varchar = true, quote = '\"', escape = '\"', delim = ','"

@@ -6,11 +6,10 @@ import gc
 import os
 import signal
 import sys
-from pathlib import Path
 
 import duckdb
 
-from core.data.files.export import describe, export, read_files
+from core.data.files.export import describe, export
 from core.data.files.messages import (
     ConversionRequest,
     ConvertedFile,
@@ -55,8 +54,7 @@ def _answer(request: ConversionRequest | DescribeRequest) -> ConvertedFile | Des
 
 def _export(request: ExportRequest) -> None:
     try:
-        source = read_files(request.files, request.source_format, request.columns, request.partition_by)
-        export(source, request.format, "/dev/stdout", Path(request.folder), request.files)
+        export(request, "/dev/stdout")
     except (duckdb.Error, MemoryError):
         sys.exit(FAILED)
 

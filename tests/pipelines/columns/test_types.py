@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DataType, StructType
 
 from pipelines.columns.types import UnknownType, format_type, parse_type
 from pipelines.columns.widening import adds_fields_only, widen_type
+from pipelines.language.columns import quote_fields
+from pipelines.sql.type_names import convert_type
 
 TYPES = (
     *("boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "string", "binary", "date", "timestamp"),
@@ -31,6 +33,15 @@ def test_types_are_those_of_spark(spark: SparkSession) -> None:
             if format_type(found) != name:
                 different[text] = format_type(found), name
     assert different == {}
+
+
+@pytest.mark.parametrize("name", ["ab-c", "unit price", "@type", "2x", "select", "a.b", "Weight (kg)"])
+def test_fields_of_any_name_are_read_as_spark_names_them(name: str) -> None:
+    found = StructType.fromDDL(f"value struct<`{name}`:decimal(9,2),b:array<struct<c:int,`{name}`:string>>>")
+    text = found[0].dataType.simpleString()
+    assert format_type(parse_type(text)) == text
+    assert DataType.fromDDL(quote_fields(text)) == found[0].dataType
+    assert convert_type(text, "spark", "duckdb").count(f'"{name}"') == 2
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from pipelines.columns.types import parse_type
 from pipelines.contract.context import RunContext
 from pipelines.contract.report import WrittenFiles
 from pipelines.contract.request import Files, Target, make_table_key
+from pipelines.duckdb.file_types import FileTypes
 from pipelines.duckdb.views import View
 from pipelines.errors import RunError
 from pipelines.language.formats import Mode
@@ -101,7 +102,7 @@ class Writers:
             files = Files((self.location,), self.format, written.table.snapshot, written.columns, written.partition_by)
             view = open_table(RunContext(inputs={make_table_key("t"): files}), "t")
             assert isinstance(view, View)
-            read = view.define([view.files] if view.files else [])
+            read = FileTypes().define(duckdb.default_connection(), view)
             sql = duckdb.sql(f"SELECT COLUMNS(*)::VARCHAR FROM ({read}) ORDER BY ALL").fetchall()
             types = duckdb.sql(f"DESCRIBE {read}").fetchall()
             rows = sorted(map(repr, frame.collect()))
@@ -124,7 +125,7 @@ def assert_equal(spark: SparkSession, folder: Path, format_: str, *writes: Any, 
         for rows, more in writes:
             writers.write(rows, **more)
         found[" ".join(order)] = writers.show()
-    first = found["local"]
+    first = next(iter(found.values()))
     for order, shown in found.items():
         for number, (one, other) in enumerate(zip(first, shown, strict=True)):
             for name in one:
@@ -158,6 +159,37 @@ def test_columns_that_a_library_would_store_otherwise_stay_with_spark(
     table = table_output.open_table(format_, str(tmp_path / "table"))
     assert table.find_column_obstacle(make_rows(**{column: COLUMNS[column]}).schema) is not None
     assert table.find_column_obstacle(make_rows(id=COLUMNS["id"], cost=COLUMNS["cost"]).schema) is None
+
+
+@FORMATS
+def test_columns_and_fields_of_any_name_have_their_values(spark: SparkSession, tmp_path: Path, format_: str) -> None:
+    names = ("page-title", "2x", "x.y", "€", 'q"t', "select", "größe")
+    names += ("unit price", "a,b", "Weight (kg)") if format_ == "iceberg" else ()
+    rows = make_rows(
+        **{name: ("int", [at]) for at, name in enumerate(names)},
+        **{"@id": ("struct<@type:string,ab-c:struct<2.x:int>>", [{"@type": "a", "ab-c": {"2.x": 7}}])},
+    )
+    wider = make_rows(**{"@id": ("struct<@type:string,b-c:int>", [{"@type": "b", "b-c": 1}]), "x.y": ("int", [-1])})
+    shown = assert_equal(spark, tmp_path, format_, (rows, {}), (wider, {"mode": Mode.APPEND}))
+    types, found = shown[0]["sql"]
+    assert [*map(str, range(len(names))), "{'@type': a, 'ab-c': {'2.x': 7}}"] == [*found[0]]
+    assert 'STRUCT("@type" VARCHAR, "ab-c" STRUCT("2.x" INTEGER))' in [type_ for _, type_, *_ in types]
+    assert {row[-1] for row in shown[1]["sql"][1]} == {
+        "{'@type': a, 'ab-c': {'2.x': 7}, 'b-c': NULL}",
+        "{'@type': b, 'ab-c': NULL, 'b-c': 1}",
+    }
+    if format_ == "delta":
+        for order in ("local", "spark"):
+            writers = Writers(spark, tmp_path / "unnamable", format_, [order])
+            with pytest.raises(RunError, match=r"cannot have the column 'a\.unit price'"):
+                writers.write(make_rows(a=("array<struct<unit price:int>>", [[]])))
+        return
+    nested = make_rows(
+        parts=("array<struct<a b:int>>", [[{"a b": 1}, None], None]),
+        sizes=("map<string,struct<@t:array<struct<x.y:int>>>>", [[("k", {"@t": [{"x.y": 2}]})], []]),
+    )
+    shown = assert_equal(spark, tmp_path / "nested", format_, (nested, {}), orders=(["spark"],))
+    assert shown[0]["sql"][1] == [("[{'a b': 1}, NULL]", "{k={'@t': [{'x.y': 2}]}}"), (None, "{}")]
 
 
 @FORMATS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from pipelines.spark.cluster import count_cores
@@ -16,3 +17,10 @@ def test_rows_keep_their_order_in_as_many_partitions_as_there_are_cores(spark: S
     created = create_rows(spark, rows)
     assert created.rdd.getNumPartitions() == count_cores(spark.sparkContext)
     assert created.select("id").toArrow()["id"].to_pylist() == [*range(ROWS)]
+
+
+def test_no_rows_keep_their_columns(spark: SparkSession) -> None:
+    rows = pa.table({"id": [1], "_ordinal": pa.array([[1]], pa.list_(pa.int64()))})
+    nothing = rows.filter(pc.greater(rows["id"], 1))
+    assert nothing["_ordinal"].num_chunks == 0
+    assert create_rows(spark, nothing).dtypes == [("id", "bigint"), ("_ordinal", "array<bigint>")]

@@ -88,6 +88,10 @@ def test_text_that_is_no_json_is_an_error_unless_a_mode_says_its_place(run: Run,
     assert run(stage % ", mode: DROPMALFORMED") == [{"a": 1}]
     kept = [{"_corrupt_record": None, "a": 1}, {"_corrupt_record": '{"a":', "a": None}]
     assert run(stage % ", mode: PERMISSIVE") == kept
+    lines = ["[main] INFO started", "2026-01-01 10:00 {x} at y", "200 OK", "at f(x) {y} z"]
+    (tmp_path / "rows.json").write_text("\n".join(['{"a": 1}', *lines, '{"a": 2}', ""]))
+    assert run(stage % ", mode: DROPMALFORMED") == [{"a": 1}, {"a": 2}]
+    assert [row["_corrupt_record"] for row in run(stage % ", mode: PERMISSIVE")] == [None, *lines, None]
 
 
 def test_columns_of_json_that_differ_in_case_are_an_error(run: Run, tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from core.data.files.export import describe, export, read_files
-from core.data.files.messages import ConversionRequest, DescribeRequest, Format
+from core.data.files.export import describe, export
+from core.data.files.messages import ConversionRequest, DescribeRequest, ExportRequest, Format
 from core.data.files.types import describe_columns, normalize_schema
 from core.data.files.upload_conversion import convert_file
 
@@ -74,7 +74,7 @@ def send_back(table: pa.Table, format_: Format, keep_types: bool) -> pa.Table:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         pq.write_table(table, folder / "stored.parquet")
-        export(read_files([f"{folder}/stored.parquet"], "parquet"), format_, f"{folder}/sent", folder, [])
+        export(ExportRequest(scratch, [f"{folder}/stored.parquet"], "parquet", format_), f"{folder}/sent")
         columns = [(each["name"], each["type"]) for each in describe_columns(table.schema)] if keep_types else []
         given_format = format_ if table.num_rows else None
         header = True if format_ == "csv" else None
@@ -157,8 +157,8 @@ def test_a_dataset_of_json_is_sent_as_it_is(tmp_path: Path, format_: str) -> Non
     ]
     types = ("VARCHAR", "VARCHAR", "DATE", "BLOB", "STRUCT(e VARCHAR)")
     files = [f"{tmp_path}/part.json"]
-    table = read_files(files, "json", [*zip(ROWS[0], types, strict=True)])
-    export(table, format_, f"{tmp_path}/sent", tmp_path, files)
+    columns = [*zip(ROWS[0], types, strict=True)]
+    export(ExportRequest(str(tmp_path), files, "json", format_, columns), f"{tmp_path}/sent")
     sent = (tmp_path / "sent").read_text()
     if format_ == "jsonl":
         assert [json.loads(line) for line in sent.splitlines()] == ROWS
