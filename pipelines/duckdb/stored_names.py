@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import cast
 
 import duckdb
 from duckdb.sqltypes import DuckDBPyType
@@ -49,21 +50,23 @@ def _rename_fields(value: str, found: DuckDBPyType, wanted: DuckDBPyType, depth:
     """Return an expression of a value whose fields have the wanted names; null for a field that the files lack."""
     if '"' not in str(wanted) or found.id != wanted.id:
         return value
-    item = f"x{depth}"
+    item, parts, wanted_parts = f"x{depth}", _get_parts(found), _get_parts(wanted)
     if wanted.id == "list":
-        ((_, inner),), ((_, wanted_inner),) = found.children, wanted.children
-        return f"list_transform({value}, lambda {item}: {_rename_fields(item, inner, wanted_inner, depth + 1)})"
+        renamed = _rename_fields(item, parts["child"], wanted_parts["child"], depth + 1)
+        return f"list_transform({value}, lambda {item}: {renamed})"
     if wanted.id == "map":
-        inner, wanted_inner = (dict(each.children)["value"] for each in (found, wanted))
-        renamed = _rename_fields(f"{item}.value", inner, wanted_inner, depth + 1)
+        renamed = _rename_fields(f"{item}.value", parts["value"], wanted_parts["value"], depth + 1)
         entries = f"list_transform(map_entries({value}), lambda {item}: {{'key': {item}.key, 'value': {renamed}}})"
         return f"map_from_entries({entries})"
-    if wanted.id != "struct":
-        return value
-    types, fields = dict(found.children), list[str]()
-    for name, type in wanted.children:
-        stored = _find_stored(name, types)
-        field = f"struct_extract({value}, {quote_literal(stored)})" if stored is not None else f"NULL::{type}"
-        cell = field if stored is None else _rename_fields(field, types[stored], type, depth)
+    fields = list[str]()
+    for name, type in wanted_parts.items():
+        cell = f"NULL::{type}"
+        if (stored := _find_stored(name, parts)) is not None:
+            cell = _rename_fields(f"struct_extract({value}, {quote_literal(stored)})", parts[stored], type, depth)
         fields.append(f"{quote_identifier(name)} := {cell}")
     return f"CASE WHEN {value} IS NULL THEN NULL ELSE struct_pack({', '.join(fields)}) END"
+
+
+def _get_parts(type: DuckDBPyType) -> dict[str, DuckDBPyType]:
+    """Return the types of a struct's fields, of a map's key and value, or of a list's child."""
+    return dict(cast("list[tuple[str, DuckDBPyType]]", type.children))
