@@ -26,7 +26,7 @@ from core.lifecycle.executions.reports import fail
 from core.tables import Notification, NotificationRule, now
 from tests.support.certificates import create_certificate
 from tests.support.mail_server import MailServer, serve_mail
-from tests.support.shop import Shop
+from tests.support.shop import PIPELINE, Shop
 from tests.support.webhook_receiver import Receiver
 
 SECRET = "T0PSECRET"
@@ -266,6 +266,19 @@ def test_an_execution_is_told_by_what_the_rule_has(shop: Shop) -> None:
         ("warned", "It has 40 rows."),
         ("rows", "It has 40 rows, less than 50% of the 100 before."),
         ("failed", "Gone."),
+        ("recovered", "It has completed after a failure."),
+    ]
+
+
+def test_a_partition_is_told_by_the_one_before_of_its_values(shop: Shop) -> None:
+    write_rule(shop, "NTFY", {"endpoint": "http://127.0.0.1:1/x"}, events=["recovered"], min_row_share=0.5)
+    shop.write_pipeline(PIPELINE.replace("127.0.0.1/", "127.0.0.1/${COUNTRY}"))
+    shop.change_job(partitions=[{"values": ["de", "it"], "parameter": "COUNTRY"}])
+    for country, rows in (("de", 100), ("it", 3), ("de", None), ("it", 1), ("de", 100)):
+        execution = shop.submit(partition=country)
+        fail(shop.database, execution.id, "Gone.") if rows is None else shop.complete(execution, rows)
+    assert list_notices(shop) == [
+        ("rows", "It has 1 rows, less than 50% of the 3 before."),
         ("recovered", "It has completed after a failure."),
     ]
 

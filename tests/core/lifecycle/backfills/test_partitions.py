@@ -133,11 +133,13 @@ def test_a_partition_has_one_execution_at_a_time(shop: Shop) -> None:
 def test_the_driver_adds_the_partitions_column_in_the_types_of_the_others(shop: Shop) -> None:
     split_by_day(shop)
     make(shop, DAYS[0])
-    execution = shop.submit(partition=DAYS[1])
+    execution, again = shop.submit(partition=DAYS[1]), shop.submit(partition=DAYS[0])
     with shop.database.read() as session:
+        assert load_targets(session, shop.storage, again)[""].rows == 3
         targets = load_targets(session, shop.storage, execution)
     spec = build_spec(shop.settings, shop.storage, execution, LaunchContext(targets=targets))
     assert (spec.partition, spec.targets[""].fits_types) == ({"day": DAYS[1]}, True)
+    assert spec.targets[""].rows is None  # the others stay
     changed = SCHEMA.replace("string", "bigint")
     shop.complete(execution, output_dataset_schema=changed)
     assert "'title' has become string" in (shop.reload(execution).error_message or "")
