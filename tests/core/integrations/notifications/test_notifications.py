@@ -7,14 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
 from core.definitions.credentials.models import PLAIN, SECRETS, CredentialCreate
 from core.definitions.credentials.repository import CredentialRepository
 from core.errors import BadInput, Conflict
-from core.infra.dispatcher import Dispatcher
+from core.infra.dispatcher import LIFETIME, Dispatcher
 from core.infra.encryption import KeyRing
 from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
+from core.infra.validation import format_time
 from core.integrations.notifications import deliver
 from core.integrations.notifications.channels import CHANNELS, FIELDS
 from core.integrations.notifications.deliver import NotificationQueue, send_test
@@ -171,6 +173,30 @@ def test_a_target_that_refuses_is_told_again_with_what_came_meanwhile(shop: Shop
     (message,) = list_messages(shop)
     assert (message.state, [each["status"] for each in message.tries]) == ("DELIVERED", [503, 200])
     assert "Second." in receiver.messages[1].payload["text"]
+
+
+def test_a_notice_that_came_later_is_not_given_up_with_an_old_one(shop: Shop, receiver: Receiver) -> None:
+    write_rule(shop, "SLACK", {"api_key": f"{receiver.url}/x"})
+    receiver.answers = [503, 503]
+    fail_one(shop, "First.")
+    deliver_due(shop)
+    with shop.database.write() as session:
+        (first,) = session.query(Notification)
+        first.created_at = first.available_at = now() - LIFETIME
+        first.payload = {"notices": [{**first.payload["notices"][0], "at": format_time(first.created_at)}]}
+        first.tries = [{**first.tries[0], "at": format_time(first.created_at)}]
+    fail_one(shop, "Second.")
+    deliver_due(shop)
+    told = [
+        (each.state, len(each.tries), [one["reason"] for one in each.payload["notices"]])
+        for each in list_messages(shop)
+    ]
+    assert sorted(told) == [("FAILED", 2, ["First."]), ("PENDING", 1, ["Second."])]
+    with shop.database.write() as session:
+        session.execute(update(Notification).values(available_at=now()))
+    deliver_due(shop)
+    assert sorted(each.state for each in list_messages(shop)) == ["DELIVERED", "FAILED"]
+    assert "First." not in receiver.messages[-1].payload["text"]
 
 
 def test_mail_goes_by_tls_with_a_login(shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
