@@ -259,6 +259,17 @@ def test_a_backfill_ends_with_what_could_not_be_executed(shop: Shop) -> None:
         assert "DAY" in session.get_one(Backfill, repeated).refused[DAYS[2]]
 
 
+def test_a_backfill_waits_while_its_job_is_disabled(shop: Shop) -> None:
+    split_by_day(shop)
+    backfill = create(shop)
+    for switch in (shop.change_job, shop.change_project):
+        switch(enabled=False)
+        assert (advance(shop, backfill), list_executions(shop, backfill)) == ("RUNNING", [])
+        switch(enabled=True)
+    advance(shop, backfill)
+    assert [each.partition for each in list_executions(shop, backfill)] == DAYS
+
+
 def test_a_cancelled_backfill_ends_its_executions(shop: Shop) -> None:
     split_by_day(shop)
     backfill = create(shop, **{"from": DAYS[1]})
