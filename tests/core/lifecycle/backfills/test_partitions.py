@@ -16,6 +16,7 @@ from core.lifecycle.backfills.models import BackfillCreate
 from core.lifecycle.executions.outputs import load_targets
 from core.lifecycle.executions.reports import fail
 from core.lifecycle.executions.spec import LaunchContext, build_spec
+from core.lifecycle.firing.work import find_next_time
 from core.tables import Backfill, Dataset, DatasetVersion, Execution, now
 from tests.support.cases import each_case
 from tests.support.shop import Shop
@@ -265,6 +266,8 @@ def test_a_backfill_waits_while_its_job_is_disabled(shop: Shop) -> None:
     for switch in (shop.change_job, shop.change_project):
         switch(enabled=False)
         assert (advance(shop, backfill), list_executions(shop, backfill)) == ("RUNNING", [])
+        with shop.database.read() as session:
+            assert find_next_time(session, now()) is None
         switch(enabled=True)
     advance(shop, backfill)
     assert [each.partition for each in list_executions(shop, backfill)] == DAYS

@@ -74,6 +74,8 @@ def test_a_job_that_has_never_published_becomes_stale_too_unless_it_is_disabled(
     shop.change_job(freshness={"maxAge": "PT1H"}, enabled=False)
     check_deadlines(shop.database, now() + DAY)
     assert list_stale(shop) == []
+    with shop.database.read() as session:
+        assert find_next_time(session, now()) is None
     shop.change_job(enabled=True)
     check_deadlines(shop.database, now() + DAY)
     assert [each["datasetId"] for each in list_stale(shop)] == [None]
