@@ -325,16 +325,17 @@ the run. In a history, a key whose row was set aside stays as it is. `spindle ru
 of the output, and beside the file of `-o`, as `prices_rejected`; `spindle try` marks them.
 
 **Against the past.** `maxDrop` and `maxRise` of `row_count`, and `maxDrop` of `filled`, compare a run with the median
-of the job's last published executions (`over`, 10), so that a site that has lost half of its shop is noticed. Runs
-with a limit and incremental ones are neither compared nor counted. With fewer than three executions, and in `spindle
-run`, the check passes and says so in the log.
+of the job's last published executions (`over`, 10), so that a site that has lost half of its shop is noticed. A
+partition is compared with those of the same values: `it` with `it`, of whatever day. Runs with a limit and incremental
+ones are neither compared nor counted. With fewer than three executions, and in `spindle run`, the check passes and says
+so in the log.
 
 A site that changes its pages is better noticed by `required: true` on an extractor, a flatSelect or a stage that
 follows links, such as `[a.next, {depth: 10, required: true}]`: the execution fails if the selector finds nothing on any
 page that was read, or the pages before led to none. The log, the progress of the execution and `spindle run` show for
 each selector on how many of its pages it found nothing, and warn if there was no match at all; `spindle try` warns too.
 Of links, those count that `sameHost`, `include` and `exclude` let pass. An execution without a limit that replaces a
-dataset by less than half of the rows of its last version says so in a warning, with both numbers.
+dataset, or its partition, by less than half of the rows of its last version says so in a warning, with both numbers.
 """
 
 _INCREMENTAL = """\

@@ -152,8 +152,9 @@ def _build_plots(
     times = [TEXT.parts.utc.format(at=f"{each.created_at:%Y-%m-%d %H:%M}") for each in ended]
     names = [(time, each.state != State.COMPLETED) for time, each in zip(times, ended, strict=True)]
 
-    def plot(title: str, values: Sequence[float], show: Any) -> Plot:
-        return build_plot(title, [(value, *name) for value, name in zip(values, names, strict=True)], show)
+    def plot(title: str, values: Sequence[float | None], show: Any) -> Plot:
+        known = [(value, *name) for value, name in zip(values, names, strict=True) if value is not None]
+        return build_plot(title, known, show)
 
     return (
         plot(TEXT.job.rows, [count_rows(each) or 0 for each in ended], format_number),

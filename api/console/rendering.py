@@ -111,24 +111,27 @@ def format_json(value: Any) -> str:
 
 
 def count_rows(execution: ExecutionRecord) -> int | None:
-    """Return the rows of the execution's last stage so far; None before it has stages."""
+    """Return the rows of the execution's last stage so far, else those of its output; None before it has stages."""
     stages = execution.progress.stages
-    return stages[-1].rows if stages else None
+    return stages[-1].rows if stages else execution.records_output
 
 
-def count_pages(execution: ExecutionRecord) -> int:
-    return sum(each.pages for each in execution.progress.stages)
+def count_pages(execution: ExecutionRecord) -> int | None:
+    """Return the number of pages of all stages so far; None after a cleanup."""
+    return None if execution.details_removed_at else sum(each.pages for each in execution.progress.stages)
 
 
-def count_failures(execution: ExecutionRecord) -> int:
-    """Return the number of pages that could not be fetched."""
-    return sum(each.pages for each in execution.progress.requests if each.reason is not None)
+def count_failures(execution: ExecutionRecord, listed: int = 0) -> int | None:
+    """Return the number of pages that could not be fetched, at least the `listed` ones; None after a cleanup."""
+    if execution.details_removed_at:
+        return listed or None
+    return max(listed, sum(each.pages for each in execution.progress.requests if each.reason is not None))
 
 
 def compute_pace(execution: ExecutionRecord) -> float | None:
-    """Return the pages a second since the execution's start; None before that."""
-    seconds = execution.execution_time_seconds
-    return round(count_pages(execution) / seconds, 1) if seconds else None
+    """Return the pages a second since the execution's start; None before that, and after a cleanup."""
+    seconds, pages = execution.execution_time_seconds, count_pages(execution)
+    return round(pages / seconds, 1) if seconds and pages is not None else None
 
 
 FILTERS: dict[str, Any] = {

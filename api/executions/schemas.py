@@ -202,6 +202,8 @@ class ExecutionRecord(ExecutionStatus):
     output_dataset_path: str | None
     output_dataset_format: str | None
     output_dataset_schema: str | None
+    records_output: int | None
+    """Number of output rows, as its completion reported it; null before."""
     trigger: str
     """What caused it: `rest`, `dagster` (its UI), `schedule`, `backfill`, `scheduledTime` of the job or task, or
     `newInput` where the job's trigger is new versions of its inputs."""
@@ -338,7 +340,7 @@ def _get_record_fields(execution: Mapping[str, Any], links: ExecutionLinks) -> d
     return {
         **_get_status_fields(execution, links),
         **{name: execution[name] for name in (*same, *of_partition, *of_attempt)},
-        **{name: execution["metrics"].get(name) for name in OUTPUT_TEXTS},
+        **{name: execution["metrics"].get(name) for name in (*OUTPUT_TEXTS, "records_output")},
         "output_dataset_path": get_output_path(execution),
         "task_id": None if task_id is None else str(task_id),
         "engine": get_engine(execution),

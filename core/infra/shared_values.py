@@ -7,10 +7,11 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import bindparam, delete, inspect, select, update
+from sqlalchemy import RowMapping, Select, bindparam, delete, inspect, select, update
 from sqlalchemy.orm import Session
 
 from core.infra.database import build_upsert
+from core.infra.repository import lock_organization
 from core.tables import DatasetVersion, SharedValues
 from core.tables.base import Base
 
@@ -32,6 +33,17 @@ class SharedValuesWriter:
             found = self._session.scalars(select(SharedValues.id).where(SharedValues.digest == digest))
             self._known[digest] = found.one()
         return self._known[digest]
+
+
+def select_locked(session: Session, query: Select[Any]) -> Sequence[RowMapping]:
+    """Return the rows of a query, which have an `organization_id`, after locking the organizations of all of them.
+
+    Nobody deletes the rows in the meantime, or what the values that they have in common would go with.
+    """
+    owners = {row.organization_id for row in session.execute(query)}
+    for owner in sorted(owners):
+        lock_organization(session, owner)
+    return session.execute(query.where(query.selected_columns.organization_id.in_(owners))).mappings().all()
 
 
 def replace_values(session: Session, entity: type[Base], rows: Sequence[Mapping[str, Any]]) -> None:

@@ -49,9 +49,9 @@ class Target:
 
     `location` is the folder of a table, `snapshot` its published version, which may be `restored` from an earlier one;
     `writers` are other executions that may be writing it, and `listed_at` is when these were listed, in milliseconds
-    since 1970. The others are of the current `version` of a dataset that `exists`: its `rows`, where they are known,
-    the folders `paths` of its files where rows are merged into them, and that of the pages which the job knows. Rows of
-    a partition `fits_types` of the others, which stay and in whose columns they are written.
+    since 1970. The others are of the current `version` of a dataset that `exists`: those of its `rows`, if known, that
+    the run replaces, the folders `paths` of its files where rows are merged into them, and that of the pages which the
+    job knows. Rows of a partition `fits_types` of the others, which stay and in whose columns they are written.
     """
 
     location: str | None = None

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from api.console.rendering import NOTHING
 from core.infra.database import open_database
 from core.lifecycle.executions.leftovers import remove_details
 from core.tables import now
@@ -47,5 +50,11 @@ def test_an_old_execution_answers_the_fields_of_the_specification(tmp_path: Path
         assert job.api.get(f"{job.path}/executions/{newest}")["detailsRemovedAt"] is None
         assert job.api.get(f"{job.path}/executions/{newest}")["progress"]["stages"]
         sign_in(server.client, job.api)
-        page = server.client.get(f"/console/projects/{job.project_id}/jobs/{job.id}/executions/{old}")
+        console = f"/console/projects/{job.project_id}/jobs/{job.id}"
+        page = server.client.get(f"{console}/executions/{old}")
         assert (page.status_code, "Its stages were removed by a cleanup" in page.text) == (200, True)
+        page = server.client.get(console)
+        bars = Counter(title.split(": ")[1] for title in re.findall("<title>(.*?)</title></rect>", page.text))
+        assert (bars["2"], bars["0"]) == (2, 1)  # rows of both, and the failed pages of the newest
+        cells = re.findall('<td class="n">(.*?)</td>', page.text)
+        assert (cells[:3], cells[4:7]) == (["2", "0", "0"], ["2", NOTHING, NOTHING])

@@ -15,8 +15,7 @@ from core.data.datasets.column_details import DescribedColumn, read_columns
 from core.data.datasets.storage_limit import measure_again
 from core.errors import Conflict, NotFound
 from core.infra.records import RECORD
-from core.infra.repository import lock_organization
-from core.infra.shared_values import SharedValuesWriter, delete_unused, replace_values
+from core.infra.shared_values import SharedValuesWriter, delete_unused, replace_values, select_locked
 from core.infra.validation import is_storable, parse_integer
 from core.tables import Dataset, DatasetRead, DatasetVersion, Execution, FileRemoval, Job, Task
 from core.tables.datasets import shorten_file
@@ -206,11 +205,7 @@ def share_values(session: Session, before: datetime, limit: int | None) -> int:
     query = query.where(DatasetVersion.id != func.coalesce(Dataset.current_version_id, ""))
     if limit is None:
         return session.scalar(select(func.count()).select_from(query.subquery())) or 0
-    query = query.order_by(DatasetVersion.created_at).limit(limit)
-    owners = {row.organization_id for row in session.execute(query)}
-    for owner in sorted(owners):  # nobody removes versions, and what they have in common, in the meantime
-        lock_organization(session, owner)
-    found = session.execute(query.where(Dataset.organization_id.in_(owners))).mappings().all()
+    found = select_locked(session, query.order_by(DatasetVersion.created_at).limit(limit))
     writer = SharedValuesWriter(session)
     rows = [
         {

@@ -307,6 +307,16 @@ def make_partition_columns(key: str | None, scheme: str | None) -> dict[str, str
     return {parameter.lower(): value for parameter, value in zip(parameters, key.split(SEPARATOR), strict=True)}
 
 
+def split_at_period(key: str, scheme: str) -> tuple[str, str]:
+    """Return what is before the period of a key and what is after it; without a period, all is before."""
+    begin = 0
+    for dimension, part in zip(scheme.split(SEPARATOR), key.split(SEPARATOR), strict=True):
+        if not dimension.endswith(":values"):
+            return key[:begin], key[begin + len(part) :]
+        begin += len(part) + len(SEPARATOR)
+    return key, ""
+
+
 def dump_partitions(dimensions: Sequence[Dimension]) -> list[dict[str, Any]]:
     """Return dimensions as a job's record has them."""
     return [each.model_dump(mode="json") for each in dimensions]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, bindparam, select
+from sqlalchemy import Select, bindparam, func, select
 from sqlalchemy.orm import Session
 
 from core.definitions.agents.repository import AgentRepository
@@ -132,11 +132,14 @@ class JobRepository(Repository[Job]):
         if "name" in columns and columns["name"] != job.name:
             self._rename_dependency(job, columns["name"])
         if columns.get("freshness", job.freshness) != job.freshness:
-            job.stale_at = compute_stale_at(columns["freshness"], self._find_publication(job) or now())
+            job.stale_at = compute_stale_at(columns["freshness"], self._find_completion(job) or now())
         return self._apply(job, columns)
 
-    def _find_publication(self, job: Job) -> datetime | None:
-        """Return when the current version of the job's table was published."""
+    def _find_completion(self, job: Job) -> datetime | None:
+        """Return when the job last completed, also without a difference; else when its table's version is from."""
+        completed = (Execution.job_id == job.id, Execution.state == State.COMPLETED, Execution.publishes)
+        if (at := self.session.scalar(select(func.max(Execution.completed_at)).where(*completed))) is not None:
+            return at
         query = select(DatasetVersion.created_at).join(Dataset, Dataset.current_version_id == DatasetVersion.id)
         return self.session.scalar(query.where(Dataset.id == job.output_dataset_id))
 

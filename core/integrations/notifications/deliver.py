@@ -13,7 +13,7 @@ from core.definitions.credentials.repository import CredentialRepository, decryp
 from core.definitions.jobs.keys import make_job_key
 from core.errors import BadInput
 from core.infra.database import Database, execute_update
-from core.infra.dispatcher import Dispatch, send_once
+from core.infra.dispatcher import LIFETIME, Dispatch, send_once
 from core.infra.encryption import KeyRing
 from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
@@ -73,7 +73,18 @@ class NotificationQueue:
         return response
 
     def handle_failure(self, session: Session, dispatch: Dispatch, response: HttpResponse, failure: str) -> None:
-        """Change nothing: the rule shows since when it fails, and the next message is tried again."""
+        """Give up the notices alone that have been tried for a day; those that came later are tried on."""
+        message = cast(Notification, dispatch.message)
+        notices = message.payload["notices"]
+        kept = [each for each in notices if datetime.fromisoformat(each["at"]) + LIFETIME >= message.available_at]
+        if message.state != "FAILED" or not kept:
+            return
+        given_up = {"notices": [each for each in notices if each not in kept]}
+        values = {name: getattr(message, name) for name in ("rule_id", "type", "state", "tries", "created_at")}
+        session.add(Notification(**values, payload=given_up))
+        message.state, message.type, message.payload = "PENDING", kept[0]["event"], {"notices": kept}
+        message.created_at = datetime.fromisoformat(kept[0]["at"])
+        message.tries = [each for each in message.tries if each["at"] >= kept[0]["at"]]
 
 
 def send_test(settings: Settings, database: Database, organization_id: str, project_id: str, name: str) -> Notification:

@@ -118,6 +118,8 @@ def advance_backfills(database: Database, settings: Settings) -> None:
                 if error.retryable:
                     log.info("backfill waits", backfill_id=backfill.id, reason=error.sentence)
                     break
+                if error.details[0].code == "disabled":  # the job, its agent or its project
+                    break
                 if error.details[0].code not in NOT_NOW:
                     _refuse(database, backfill, key, error.sentence)
 

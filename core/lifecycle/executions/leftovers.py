@@ -19,7 +19,7 @@ from core.data.datasets.versions import load_named_locations
 from core.infra.cleanup import Cleanup
 from core.infra.database import Database
 from core.infra.settings import Settings
-from core.infra.shared_values import SharedValuesWriter, replace_values
+from core.infra.shared_values import SharedValuesWriter, replace_values, select_locked
 from core.infra.storage.protocol import FAILURES, GIVEN_ROWS, LOG, Storage, StoredFile, executions_key, output_key
 from core.tables import Execution, ExecutionBill, Job, now
 from core.tables.executions import COUNTS
@@ -96,7 +96,7 @@ def remove_details(session: Session, before: datetime, limit: int | None) -> int
     query = query.where(*old, Execution.id != func.coalesce(Job.latest_execution_id, ""))
     if limit is None:
         return session.scalar(select(func.count()).select_from(query.subquery())) or 0
-    found = session.execute(query.order_by(Execution.completed_at).limit(limit)).mappings().all()
+    found = select_locked(session, query.order_by(Execution.completed_at).limit(limit))
     writer, removed_at = SharedValuesWriter(session), now()
     replace_values(session, Execution, [_shrink(row, writer, removed_at) for row in found])
     for start in range(0, len(found), BATCH):

@@ -10,6 +10,7 @@ from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
 from core.infra.validation import format_time
+from core.lifecycle.executions.repository import select_comparable
 from core.lifecycle.executions.retries import FailureCode
 from core.tables import Execution, ExecutionAttempt, ExecutionBill, Job, Notification, NotificationRule, Project, now
 from core.tables.states import State
@@ -60,7 +61,8 @@ def record_end(session: Session, execution: Execution) -> None:
     project = session.get_one(Project, execution.project_id)
     subject = f"{project.name}/{execution.job_name}"
     ids = {"jobId": execution.job_id, "executionId": execution.id, "runId": execution.run_id}
-    earlier = _load_earlier(session, execution)
+    ended = Execution.state.in_((State.COMPLETED, State.FAILED))
+    earlier = session.scalar(select_comparable(execution).where(ended).limit(1))
     for rule in rules:
         for event, reason in _find_events(session, rule, execution, earlier):
             record_notice(session, rule, event, subject, reason, **ids)
@@ -70,13 +72,6 @@ def _load_rules(session: Session, project_id: str, job_id: str) -> list[Notifica
     of_job = or_(NotificationRule.job_id.is_(None), NotificationRule.job_id == job_id)
     enabled = (NotificationRule.project_id == project_id, NotificationRule.enabled, of_job)
     return list(session.scalars(select(NotificationRule).where(*enabled)))
-
-
-def _load_earlier(session: Session, execution: Execution) -> Execution | None:
-    """Return the job's execution before this one that was not cancelled or a trial."""
-    ended = (Execution.job_id == execution.job_id, Execution.state.in_((State.COMPLETED, State.FAILED)))
-    query = select(Execution).where(*ended, Execution.publishes, Execution.id != execution.id)
-    return session.scalar(query.order_by(Execution.completed_at.desc(), Execution.id.desc()).limit(1))
 
 
 def _find_events(

@@ -90,7 +90,7 @@ def load_targets(session: Session, storage: Storage, execution: Execution) -> di
             writers=tuple(writers) if location else (),
             listed_at=listed_at if location else None,
             version=version.id if version else None,
-            rows=version.row_count if version else None,
+            rows=_count_replaced(execution, version) if version else None,
             paths=_list_merged(storage, written, version) if version and continues else (),
             known_pages=_locate_known_pages(session, storage, execution) if continues and name == OUTPUT else None,
             fits_types=name == OUTPUT and version is not None and bool(list_kept_partitions(execution, version)),
@@ -112,6 +112,14 @@ def list_kept_partitions(execution: Execution, version: DatasetVersion | None) -
     if execution.partition is None or version is None or version.partition_scheme != execution.partition_scheme:
         return {}
     return {key: part for key, part in version.partitions.items() if key != execution.partition}
+
+
+def _count_replaced(execution: Execution, version: DatasetVersion) -> int | None:
+    """Return the rows of a version that an execution replaces, if they are known: of its partition, or all."""
+    if execution.partition is None or version.partition_scheme != execution.partition_scheme:
+        return version.row_count
+    part = version.partitions.get(execution.partition)
+    return part.rows if part else None
 
 
 def _list_merged(storage: Storage, written: FrozenOutput, version: DatasetVersion) -> tuple[str, ...]:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Select, select
+from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session
 
+from core.definitions.jobs.partitions import split_at_period
 from core.definitions.jobs.repository import JobRepository
 from core.infra.repository import Repository
 from core.infra.validation import is_storable
@@ -73,6 +74,22 @@ def get_engine(execution: Mapping[str, Any]) -> str:
     """Return the engine that ran an execution; before its end, the one that it begins with."""
     reported = execution["metrics"].get("additional", {}).get("engine")
     return reported or ("spark" if execution["spark_reason"] else "local")
+
+
+def select_comparable(execution: Execution) -> Select[tuple[Execution]]:
+    """Select the executions of its job with which an execution is compared, the newest first: others that publish.
+
+    Those of a partition have the same values, since other values have other numbers of rows; their periods may differ.
+    """
+    key, scheme = execution.partition, execution.partition_scheme
+    same = [Execution.organization_id == execution.organization_id, Execution.job_id == execution.job_id]
+    same.append(Execution.partition_scheme.is_not_distinct_from(scheme))
+    if key is not None and scheme is not None:  # LIKE would take a for A in SQLite; periods are equally long
+        before, after = split_at_period(key, scheme)
+        same.append(func.substr(Execution.partition, 1, len(before)) == before)
+        same.append(func.substr(Execution.partition, len(key) - len(after) + 1) == after)
+    query = select(Execution).where(*same, Execution.publishes, Execution.id != execution.id)
+    return query.order_by(Execution.completed_at.desc(), Execution.id.desc())
 
 
 class ExecutionRepository(Repository[Execution]):

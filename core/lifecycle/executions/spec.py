@@ -40,6 +40,7 @@ from core.lifecycle.executions.attempts import list_checkpoint_folders
 from core.lifecycle.executions.outputs import load_targets
 from core.lifecycle.executions.permissions import check_permissions
 from core.lifecycle.executions.pod_options import apply_pods, find_pods
+from core.lifecycle.executions.repository import select_comparable
 from core.lifecycle.executions.tokens import execution_token
 from core.tables import Execution, Project, now
 from core.tables.states import State
@@ -331,22 +332,14 @@ def find_allowance(
 
 
 def list_past_figures(session: Session, execution: Execution) -> tuple[Figures, ...]:
-    """Return the figures of the job's last completed executions, the newest first; empty where no check compares.
+    """Return the figures of the job's last completed executions, of a partition those of the same values.
 
-    Executions that do not publish, which a limit often cuts short, are neither compared nor compared with.
+    The newest are first; there are none where no check compares. Executions that do not publish, which a limit often
+    cuts short, are neither compared nor compared with.
     """
     if not execution.publishes or not any(name in execution.pipeline_yaml for name in _COMPARING):
         return ()
-    query = (
-        select(Execution.metrics)
-        .where(
-            Execution.organization_id == execution.organization_id,
-            Execution.job_id == execution.job_id,
-            Execution.state == State.COMPLETED,
-            Execution.publishes,
-            Execution.metrics["figures"]["rows"].as_integer().is_not(None),
-        )
-        .order_by(Execution.completed_at.desc(), Execution.id.desc())
-        .limit(MOST)
-    )
-    return tuple(Figures(**metrics["figures"]) for metrics in session.scalars(query))
+    measured = Execution.metrics["figures"]["rows"].as_integer().is_not(None)
+    query = select_comparable(execution).where(Execution.state == State.COMPLETED, measured).limit(MOST)
+    found = session.scalars(query.with_only_columns(Execution.metrics))
+    return tuple(Figures(**metrics["figures"]) for metrics in found)

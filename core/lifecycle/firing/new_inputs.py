@@ -12,15 +12,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
-from sqlalchemy import select
+from sqlalchemy import select, tuple_
 from sqlalchemy.orm import Session
 
+from core.data.datasets.repository import SCHEME
 from core.definitions.jobs.keys import find_job_ids
 from core.errors import DailyLimit, SpindleError
 from core.infra.database import Database
 from core.infra.settings import Settings
 from core.lifecycle.executions.transitions import lock_project
 from core.lifecycle.outlines.outlines import JobOutline, OutlineLoader
+from core.lifecycle.outlines.sources import UPLOADED
 from core.lifecycle.submission.planning import SubmitRequest, plan_execution
 from core.lifecycle.submission.submit import accept_execution
 from core.tables import Dataset, DatasetVersion, Execution, Job, Project
@@ -91,16 +93,31 @@ def _find_new(session: Session, job: Job, outline: JobOutline) -> frozenset[str]
     read = {each.dataset: each.version for name, each in frozen if not _PINNED.search(name)}
     pinned = {each.dataset for _, each in frozen} - read.keys()
     outputs = session.scalars(select(Job.output_dataset_id).where(Job.id.in_(upstream))).all() if upstream else ()
+    uploads = _list_uploads(session, outline)
     wanted = {*read, *filter(None, (*outputs, job.input_dataset_id))} - pinned
-    current = _load_current(session, job, upstream, wanted)
+    current = _load_current(session, job, upstream, {*wanted, *filter(None, uploads)} - pinned)
     if latest is None:
-        is_whole = None not in outputs and len(current) == len(wanted)
+        is_whole = None not in (*outputs, *uploads) and wanted <= current.keys()
         return frozenset(version.id for version in current.values()) if is_whole else frozenset()
     return frozenset(
         version.id
         for dataset_id, version in current.items()
         if (version.id != read[dataset_id] if dataset_id in read else version.created_at > latest.created_at)
     )
+
+
+def _list_uploads(session: Session, outline: JobOutline) -> Sequence[str | None]:
+    """Return the ids of the datasets that the job reads and no job writes; None for one without a version yet."""
+    addresses = [each.address for each in outline.sources if each.kind == UPLOADED]
+    if not addresses:
+        return []
+    table = tuple_(Dataset.schema_slug, Dataset.slug)
+    parts = (each.removeprefix(SCHEME).partition("/") for each in addresses)
+    names = [(schema, slug) for schema, _, slug in parts]
+    published = (Dataset.organization_id == outline.organization_id, Dataset.current_version_id.is_not(None))
+    query = select(Dataset.schema_slug, Dataset.slug, Dataset.id).where(*published, table.in_(names))
+    found = {(schema, slug): dataset_id for schema, slug, dataset_id in session.execute(query).tuples()}
+    return [found.get(each) for each in names]
 
 
 def _load_current(

@@ -13,6 +13,8 @@ from core.tables.executions import RUNNING
 from core.tables.schedules import WAITING
 from core.tables.states import TERMINAL
 
+ENABLED = (Job.enabled, Project.enabled)  # others wait until somebody enables them
+
 
 def find_next_time(session: Session, at: datetime) -> datetime | None:
     """Return when the launcher has to look again: `at` while something goes on, else the first time that is stored.
@@ -24,17 +26,18 @@ def find_next_time(session: Session, at: datetime) -> datetime | None:
         select(Execution.id).where(Execution.state.not_in(TERMINAL) | Execution.holds_slot),
         select(Schedule.id).join(Project).where(Schedule.planned_for.is_(None) | unsettled),
         select(TickJob.id).where(WAITING),
-        select(Backfill.id).where(RUNNING),
+        select(Backfill.id).join(Job).join(Project, Project.id == Job.project_id).where(RUNNING, *ENABLED),
         select(Dataset.id).where(Dataset.unshown_version_id.is_not(None)),
     )
     if session.scalar(select(or_(*(query.exists() for query in work)))):
         return at
     times = (
-        *(Schedule.next_tick_at, CronJob.next_tick_at, Job.stale_at),
+        *(Schedule.next_tick_at, CronJob.next_tick_at),
         *(NotificationRule.next_begin_at, NotificationRule.next_end_at),
     )
     first = [
         *(select(func.min(time)) for time in times),
+        select(func.min(Job.stale_at)).join(Project).where(*ENABLED),
         *(
             select(func.min(each.scheduled_time)).where(each.scheduled_time.is_distinct_from(each.handled_time))
             for each in (Job, Task)

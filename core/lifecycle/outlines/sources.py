@@ -14,6 +14,7 @@ from pipelines.language.origins import TracedColumn
 from pipelines.planning.lineage import name_source
 
 AssetPath = tuple[str, ...]
+UPLOADED = "uploaded dataset"  # or one of rows that a job has set aside
 _WEB = ("http://", "https://")
 _DATABASE = "jdbc:"
 
@@ -107,7 +108,7 @@ class SourceFinder:
         if jobs := [self._keys[each] for each in sorted(found.jobs) if each in self._keys]:
             return jobs
         path = found.dataset or name
-        return [self._make("uploaded dataset", path, *path.removeprefix(SCHEME).split("/"))] if path else []
+        return [self._make(UPLOADED, path, *path.removeprefix(SCHEME).split("/"))] if path else []
 
     def _make(self, kind: str, address: str, *parts: str) -> SourceOutline:
         return SourceOutline((*self._prefix, kind, *parts), kind, address)

@@ -9,15 +9,17 @@ from typing import Any
 
 import pytest
 from sqlalchemy import func, select, update
+from sqlalchemy.orm import Session
 
 from core.data.datasets import versions as versions_module
 from core.data.datasets.repository import DatasetRepository
 from core.data.datasets.versions import apply_retention, find_task_output, list_versions
 from core.data.sql.catalog import Catalog, Table
 from core.definitions.jobs.repository import JobRepository
-from core.infra.repository import lock_row
+from core.infra import shared_values
+from core.infra.repository import lock_organization, lock_row
 from core.integrations.cleanup import Cleaner
-from core.lifecycle.executions.leftovers import SHARED, SHARED_OF_BILLS
+from core.lifecycle.executions.leftovers import SHARED, SHARED_OF_BILLS, remove_details
 from core.lifecycle.executions.transitions import end_executions
 from core.lifecycle.metrics.totals import Overview, summarize
 from core.lifecycle.usage.periods import Period
@@ -103,6 +105,23 @@ def test_executions_of_a_job_share_one_row(shop: Shop, cleaner: Cleaner, executi
         assert find_task_output(session, shop.organization_id, str(executions[0].task_id))[1] == executions[0].id
         row.spark_ui_url = "http://127.0.0.1/"
     assert {each["job_name"] for each in read_stored(shop, Execution)} == {""}  # and a change leaves them out
+
+
+@pytest.mark.parametrize("kind", ["postgresql"])
+def test_a_job_that_is_deleted_meanwhile_ends_no_cleanup(
+    shop: Shop, executions: list[Execution], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lock(session: Session, organization_id: str) -> None:
+        shop.delete_job()
+        lock_organization(session, organization_id)
+
+    other = shop.add_job("Other")
+    for _ in range(2):
+        other.complete(other.submit())
+    monkeypatch.setattr(shared_values, "lock_organization", lock)
+    with shop.database.write() as session:
+        assert remove_details(session, now() + LATE, 100) == 1
+    assert [each["job_id"] for each in read_stored(shop, Execution)] == [other.job_id]
 
 
 def test_executions_whose_details_went_earlier_share_too(

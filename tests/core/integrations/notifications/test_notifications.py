@@ -7,14 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
 from core.definitions.credentials.models import PLAIN, SECRETS, CredentialCreate
 from core.definitions.credentials.repository import CredentialRepository
 from core.errors import BadInput, Conflict
-from core.infra.dispatcher import Dispatcher
+from core.infra.dispatcher import LIFETIME, Dispatcher
 from core.infra.encryption import KeyRing
 from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
+from core.infra.validation import format_time
 from core.integrations.notifications import deliver
 from core.integrations.notifications.channels import CHANNELS, FIELDS
 from core.integrations.notifications.deliver import NotificationQueue, send_test
@@ -26,7 +28,7 @@ from core.lifecycle.executions.reports import fail
 from core.tables import Notification, NotificationRule, now
 from tests.support.certificates import create_certificate
 from tests.support.mail_server import MailServer, serve_mail
-from tests.support.shop import Shop
+from tests.support.shop import PIPELINE, Shop
 from tests.support.webhook_receiver import Receiver
 
 SECRET = "T0PSECRET"
@@ -173,6 +175,30 @@ def test_a_target_that_refuses_is_told_again_with_what_came_meanwhile(shop: Shop
     assert "Second." in receiver.messages[1].payload["text"]
 
 
+def test_a_notice_that_came_later_is_not_given_up_with_an_old_one(shop: Shop, receiver: Receiver) -> None:
+    write_rule(shop, "SLACK", {"api_key": f"{receiver.url}/x"})
+    receiver.answers = [503, 503]
+    fail_one(shop, "First.")
+    deliver_due(shop)
+    with shop.database.write() as session:
+        (first,) = session.query(Notification)
+        first.created_at = first.available_at = now() - LIFETIME
+        first.payload = {"notices": [{**first.payload["notices"][0], "at": format_time(first.created_at)}]}
+        first.tries = [{**first.tries[0], "at": format_time(first.created_at)}]
+    fail_one(shop, "Second.")
+    deliver_due(shop)
+    told = [
+        (each.state, len(each.tries), [one["reason"] for one in each.payload["notices"]])
+        for each in list_messages(shop)
+    ]
+    assert sorted(told) == [("FAILED", 2, ["First."]), ("PENDING", 1, ["Second."])]
+    with shop.database.write() as session:
+        session.execute(update(Notification).values(available_at=now()))
+    deliver_due(shop)
+    assert sorted(each.state for each in list_messages(shop)) == ["DELIVERED", "FAILED"]
+    assert "First." not in receiver.messages[-1].payload["text"]
+
+
 def test_mail_goes_by_tls_with_a_login(shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     certificate = create_certificate(tmp_path, "IP:127.0.0.1")
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]))
@@ -266,6 +292,19 @@ def test_an_execution_is_told_by_what_the_rule_has(shop: Shop) -> None:
         ("warned", "It has 40 rows."),
         ("rows", "It has 40 rows, less than 50% of the 100 before."),
         ("failed", "Gone."),
+        ("recovered", "It has completed after a failure."),
+    ]
+
+
+def test_a_partition_is_told_by_the_one_before_of_its_values(shop: Shop) -> None:
+    write_rule(shop, "NTFY", {"endpoint": "http://127.0.0.1:1/x"}, events=["recovered"], min_row_share=0.5)
+    shop.write_pipeline(PIPELINE.replace("127.0.0.1/", "127.0.0.1/${COUNTRY}"))
+    shop.change_job(partitions=[{"values": ["de", "it"], "parameter": "COUNTRY"}])
+    for country, rows in (("de", 100), ("it", 3), ("de", None), ("it", 1), ("de", 100)):
+        execution = shop.submit(partition=country)
+        fail(shop.database, execution.id, "Gone.") if rows is None else shop.complete(execution, rows)
+    assert list_notices(shop) == [
+        ("rows", "It has 1 rows, less than 50% of the 3 before."),
         ("recovered", "It has completed after a failure."),
     ]
 

@@ -16,6 +16,7 @@ from core.lifecycle.backfills.models import BackfillCreate
 from core.lifecycle.executions.outputs import load_targets
 from core.lifecycle.executions.reports import fail
 from core.lifecycle.executions.spec import LaunchContext, build_spec
+from core.lifecycle.firing.work import find_next_time
 from core.tables import Backfill, Dataset, DatasetVersion, Execution, now
 from tests.support.cases import each_case
 from tests.support.shop import Shop
@@ -133,11 +134,13 @@ def test_a_partition_has_one_execution_at_a_time(shop: Shop) -> None:
 def test_the_driver_adds_the_partitions_column_in_the_types_of_the_others(shop: Shop) -> None:
     split_by_day(shop)
     make(shop, DAYS[0])
-    execution = shop.submit(partition=DAYS[1])
+    execution, again = shop.submit(partition=DAYS[1]), shop.submit(partition=DAYS[0])
     with shop.database.read() as session:
+        assert load_targets(session, shop.storage, again)[""].rows == 3
         targets = load_targets(session, shop.storage, execution)
     spec = build_spec(shop.settings, shop.storage, execution, LaunchContext(targets=targets))
     assert (spec.partition, spec.targets[""].fits_types) == ({"day": DAYS[1]}, True)
+    assert spec.targets[""].rows is None  # the others stay
     changed = SCHEMA.replace("string", "bigint")
     shop.complete(execution, output_dataset_schema=changed)
     assert "'title' has become string" in (shop.reload(execution).error_message or "")
@@ -255,6 +258,19 @@ def test_a_backfill_ends_with_what_could_not_be_executed(shop: Shop) -> None:
     assert advance(shop, repeated) == "FAILED"
     with shop.database.read() as session:
         assert "DAY" in session.get_one(Backfill, repeated).refused[DAYS[2]]
+
+
+def test_a_backfill_waits_while_its_job_is_disabled(shop: Shop) -> None:
+    split_by_day(shop)
+    backfill = create(shop)
+    for switch in (shop.change_job, shop.change_project):
+        switch(enabled=False)
+        assert (advance(shop, backfill), list_executions(shop, backfill)) == ("RUNNING", [])
+        with shop.database.read() as session:
+            assert find_next_time(session, now()) is None
+        switch(enabled=True)
+    advance(shop, backfill)
+    assert [each.partition for each in list_executions(shop, backfill)] == DAYS
 
 
 def test_a_cancelled_backfill_ends_its_executions(shop: Shop) -> None:

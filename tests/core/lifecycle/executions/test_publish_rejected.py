@@ -13,10 +13,15 @@ from core.infra.storage.protocol import saves_key
 from core.lifecycle.executions.spec import list_past_figures
 from core.tables import Dataset, DatasetVersion, Execution
 from pipelines.contract.request import Figures
+from tests.support.cases import each_case
 from tests.support.shop import PIPELINE, Shop
 
 COLUMNS = [{"name": name, "type": "string"} for name in ("title", "rejected_check", "rejected_reason")]
 QUARANTINE = f"checks: [{{check: not_null, columns: [title], severity: quarantine}}]\n{PIPELINE}"
+FIGURES = {"figures": {"rows": 10}}
+COUNTRY = {"values": ["it", "de", "DE"], "parameter": "COUNTRY"}
+NAME = {"values": ["it", "de"], "parameter": "NAME"}
+DAY = {"by": "day", "start": "2026-01-01", "parameter": "DAY"}
 COMPARING = f"{PIPELINE}checks: [{{check: row_count, maxDrop: 0.2}}]\n"
 
 
@@ -88,8 +93,34 @@ def test_an_execution_gets_the_figures_of_earlier_ones_of_its_job(shop: Shop) ->
     assert past == tuple(Figures(rows=rows, filled={"title": 0.5}) for rows in (11, 10))
 
 
+@each_case(
+    ("partitions", "earlier", "key", "rows"),
+    [
+        ([COUNTRY], ["it", "de", "it", "DE"], "it", [2, 0]),
+        ([COUNTRY], ["it", "de", "it", "DE"], "de", [1]),
+        ([DAY], ["2026-01-01", "2026-01-02"], "2026-01-01", [1, 0]),
+        ([COUNTRY, DAY], ["it|2026-01-01", "de|2026-01-01", "it|2026-01-02"], "it|2026-01-03", [2, 0]),
+        ([DAY, NAME], ["2026-01-01|it", "2026-01-01|de", "2026-01-02|it"], "2026-01-03|it", [2, 0]),
+        ([COUNTRY, NAME], ["it|de", "de|de", "it|it", "it|de"], "it|de", [3, 0]),
+    ],
+)
+def test_a_partition_is_compared_with_others_of_its_values(
+    shop: Shop, partitions: list[dict[str, object]], earlier: list[str], key: str, rows: list[int]
+) -> None:
+    names = [str(each["parameter"]) for each in partitions]
+    used = "".join(f"${{{name}}}" for name in names)
+    job = shop.add_job("Split", COMPARING.replace("127.0.0.1/", f"127.0.0.1/{used}"))
+    job.complete(job.submit(parameters=dict.fromkeys(names, "it")), additional_metrics=FIGURES)
+    job.change_job(partitions=partitions)
+    for number, each in enumerate(earlier):
+        job.complete(job.submit(partition=each), additional_metrics={"figures": {"rows": number}})
+    execution = job.submit(partition=key)
+    with shop.database.read() as session:
+        assert [each.rows for each in list_past_figures(session, execution)] == rows
+
+
 def test_figures_are_looked_up_for_checks_that_compare(shop: Shop) -> None:
     shop.write_pipeline(PIPELINE)
-    shop.complete(shop.submit(), 10, additional_metrics={"figures": {"rows": 10}})
+    shop.complete(shop.submit(), 10, additional_metrics=FIGURES)
     with shop.database.read() as session:
         assert list_past_figures(session, shop.submit()) == ()

@@ -14,7 +14,7 @@ from core.integrations.webhooks.models import WebhookCreate
 from core.integrations.webhooks.repository import WebhookRepository
 from core.lifecycle.firing.deadlines import check_deadlines
 from core.lifecycle.firing.work import find_next_time
-from core.tables import Delivery, Execution, ExecutionEvent, Job, NotificationRule, now
+from core.tables import DatasetVersion, Delivery, Execution, ExecutionEvent, Job, NotificationRule, now
 from tests.core.integrations.notifications.test_notifications import list_notices, write_rule
 from tests.support.shop import Shop
 
@@ -56,10 +56,26 @@ def test_a_stale_table_is_told_once_and_again_after_a_publication(shop: Shop) ->
     assert len(list_stale(shop)) == 2
 
 
+def test_another_age_counts_from_the_last_completion_too(shop: Shop) -> None:
+    shop.complete(shop.submit())
+    with shop.database.write() as session:
+        session.execute(update(Execution).values(completed_at=now() - 3 * DAY))
+        session.execute(update(DatasetVersion).values(created_at=now() - 3 * DAY))
+    shop.report(shop.submit(), "COMPLETED")  # it found no difference
+    shop.complete(shop.submit(publish=False), completed_at=now() + DAY)
+    shop.change_job(freshness={"maxAge": "PT30H"})
+    check_deadlines(shop.database, now() + timedelta(hours=29))
+    assert list_stale(shop) == []
+    check_deadlines(shop.database, now() + timedelta(hours=31))
+    assert len(list_stale(shop)) == 1
+
+
 def test_a_job_that_has_never_published_becomes_stale_too_unless_it_is_disabled(shop: Shop) -> None:
     shop.change_job(freshness={"maxAge": "PT1H"}, enabled=False)
     check_deadlines(shop.database, now() + DAY)
     assert list_stale(shop) == []
+    with shop.database.read() as session:
+        assert find_next_time(session, now()) is None
     shop.change_job(enabled=True)
     check_deadlines(shop.database, now() + DAY)
     assert [each["datasetId"] for each in list_stale(shop)] == [None]

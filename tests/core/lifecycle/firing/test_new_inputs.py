@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from io import BytesIO
+
 import pytest
 from sqlalchemy import select
 
+from core.data.datasets.models import DatasetCreate
+from core.data.datasets.repository import DatasetRepository, NewVersion
 from core.definitions.agents.models import AgentCreate
 from core.definitions.agents.repository import AgentRepository
 from core.definitions.jobs.models import JobUpdate
 from core.definitions.jobs.repository import JobRepository
 from core.errors import BadInput
+from core.infra.storage.protocol import saves_key
 from core.lifecycle.executions.reports import fail
 from core.lifecycle.firing.new_inputs import NewInputs
-from core.tables import Execution
+from core.tables import Dataset, Execution, new_id
 from tests.core.lifecycle.outlines.test_outlines import join
 from tests.support.shop import PIPELINE, Shop
 
@@ -58,6 +63,39 @@ def test_a_job_follows_its_input_once_for_each_version(shop: Shop, launcher: New
     shop.complete(shop.submit(publish=False))
     launcher.execute_due()
     assert take_new(shop, reader) == []
+
+
+def upload(shop: Shop, name: str) -> None:
+    with shop.database.write() as session:
+        datasets = DatasetRepository(session, shop.organization_id)
+        dataset = session.scalar(select(Dataset).where(Dataset.slug == name)) or datasets.create(
+            DatasetCreate(name=name)
+        )
+        datasets.publish(dataset, None, NewVersion(new_id(), "parquet", [], 1, 100, []), path=None)
+
+
+def test_uploads_are_followed_from_the_first_on(shop: Shop, launcher: NewInputs) -> None:
+    by_path = "pipeline: [{stage: load_parquet, args: ['spindle://default/prices']}]"
+    shop.add_job("Of none", join("nothing"), trigger=ON_NEW_INPUT)
+    pipelines = {"By path": by_path, "By name": join("prices"), "Of both": join("default.prices", "default.lists")}
+    path, name, both = (shop.add_job(each, text, trigger=ON_NEW_INPUT).job_id for each, text in pipelines.items())
+    for uploaded, expected in (("prices", [1, 1, 0]), ("lists", [0, 0, 1]), ("prices", [1, 1, 1])):
+        launcher.execute_due()
+        assert [len(take_new(shop, each)) for each in (path, name, both)] == [0, 0, 0]
+        upload(shop, uploaded)
+        launcher.execute_due()
+        assert [len(take_new(shop, each)) for each in (path, name, both)] == expected
+
+
+def test_rows_that_a_job_has_set_aside_are_no_upload(shop: Shop, launcher: NewInputs) -> None:
+    execution = shop.submit()
+    folder = saves_key(shop.organization_id, execution.id, 1)
+    shop.storage.put(f"{folder}/rejected/part-0.parquet", BytesIO())
+    columns = [{"name": each, "type": "string"} for each in ("rejected_check", "rejected_reason")]
+    shop.complete(execution, additional_metrics={"rejected": {"columns": columns, "rows": 1, "bytes": 10}})
+    reader = shop.add_job("Reader", join("shop.books", "shop.books_rejected"), trigger=ON_NEW_INPUT).job_id
+    launcher.execute_due()
+    assert len(take_new(shop, reader)) == 1
 
 
 def test_a_job_that_publishes_nothing_follows_its_input_once_too(shop: Shop, launcher: NewInputs) -> None:
