@@ -13,7 +13,7 @@ from tests.support.service import GATED_CRAWL, POLL_SECONDS, Service, wait_until
 from tests.support.site import GatedSite
 
 pytestmark = pytest.mark.long
-SETTLE_SECONDS, IDLE_SECONDS = 30, 60  # two rests of its processes
+REST_SECONDS = 30  # of its processes
 TRANSACTIONS = "SELECT sum(xact_commit + xact_rollback) FROM pg_stat_database WHERE datname = current_database()"
 
 
@@ -36,11 +36,14 @@ def test_an_execution_runs_from_end_to_end(on_postgresql: tuple[Service, Cluster
 
 def test_an_idle_service_asks_the_database_little(on_postgresql: tuple[Service, Cluster]) -> None:
     _, cluster = on_postgresql
-    time.sleep(SETTLE_SECONDS)
     engine = create_engine(make_url(cluster.url).set(drivername="postgresql+psycopg"), isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
-        before = connection.scalar(text(TRANSACTIONS))
-        time.sleep(IDLE_SECONDS)
-        count = connection.scalar(text(TRANSACTIONS)) - before
+
+        def count_in_a_rest() -> int:
+            before = connection.scalar(text(TRANSACTIONS))
+            time.sleep(REST_SECONDS)
+            return int(connection.scalar(text(TRANSACTIONS)) - before)
+
+        counts = (count_in_a_rest() for _ in range(8))  # it is idle when it has done with what other tests left
+        assert any(count <= 5 * REST_SECONDS for count in counts)
     engine.dispose()
-    assert count <= 5 * IDLE_SECONDS
