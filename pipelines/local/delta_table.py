@@ -99,12 +99,7 @@ class LocalDeltaTable:
 
     def read(self, snapshot: str | None = None) -> pa.Table:
         """Return the rows of a version, by default the newest, in the table's types."""
-        from deltalake import QueryBuilder
-
-        table = self._open(None if snapshot is None else int(snapshot))
-        schema = pa.schema([(name, parse_type(type_)) for name, type_ in _list_columns(table)])
-        found = pa.table(QueryBuilder().register("stored", table).execute("SELECT * FROM stored").read_all())
-        return found.select(schema.names).cast(schema)
+        return _read(self._open(None if snapshot is None else int(snapshot)))
 
     def read_columns(self) -> ColumnTypes:
         return _list_columns(self._open())
@@ -116,12 +111,13 @@ class LocalDeltaTable:
 
     def evolve(self, rows: pa.Table) -> pa.Table:
         """Write all files anew where stored types change; new columns and fields of structs come with the rows."""
-        stored = self.read_columns()
+        table = self._open()
+        stored = _list_columns(table)
         fitted = select_fitted(rows, [*fit_columns(get_columns(rows.schema).types, stored)])
         wanted = dict(get_columns(fitted.schema).types)
         if self.rewrites(wanted, stored):
             widened = pa.schema([(name, parse_type(wanted.get(name, type_))) for name, type_ in stored])
-            self.replace(self.read().cast(widened), self.read_partition_columns())
+            self._write_anew(table, _read(table).cast(widened))
         return fitted
 
     def create(self, rows: pa.Table, partition_by: Sequence[str]) -> None:
@@ -149,9 +145,10 @@ class LocalDeltaTable:
 
     def merge(self, rows: pa.Table, keys: Sequence[str], within: str | None) -> None:
         """Write all rows anew, as a merge into a dataset of files does."""
-        stored = self.read()
+        table = self._open()
+        stored = _read(table)
         _, parts = merge_rows(rows, keys, [stored], stored.schema, within, repeats=True)
-        self.replace(pa.concat_tables(parts), self.read_partition_columns())
+        self._write_anew(table, pa.concat_tables(parts))
 
     def describe(self, author: str) -> TableVersion:
         newest = self._open().version()
@@ -167,15 +164,30 @@ class LocalDeltaTable:
     def _make_options(self) -> dict[str, str] | None:
         return {**name_delta_options(self._access), **SHORT} if self._access else None
 
-    def _write(self, rows: pa.Table, mode: Literal["error", "append", "overwrite"], **how: Any) -> None:
+    def _write_anew(self, table: DeltaTable, rows: pa.Table) -> None:
+        """Replace the rows of a version that was read, unless another writer has committed since."""
+        columns = table.metadata().partition_columns
+        self._write(rows, "overwrite", table, schema_mode="overwrite", partition_by=columns)
+
+    def _write(
+        self, rows: pa.Table, mode: Literal["error", "append", "overwrite"], read: DeltaTable | None = None, **how: Any
+    ) -> None:
         from deltalake import WriterProperties, write_deltalake
 
-        signed, log = sign_delta_commit(self._author, checkpoints=True)
+        signed, log = sign_delta_commit(self._author, checkpoints=True, rebases=read is None)
         write_deltalake(
-            self.location, rows, mode=mode, storage_options=self._make_options(),
+            read or self.location, rows, mode=mode, storage_options=self._make_options(),
             writer_properties=WriterProperties(compression="ZSTD"), commit_properties=signed,
             post_commithook_properties=log, **how,
         )  # fmt: skip
+
+
+def _read(table: DeltaTable) -> pa.Table:
+    from deltalake import QueryBuilder
+
+    schema = pa.schema([(name, parse_type(type_)) for name, type_ in _list_columns(table)])
+    found = pa.table(QueryBuilder().register("stored", table).execute("SELECT * FROM stored").read_all())
+    return found.select(schema.names).cast(schema)
 
 
 def _quote(text: str) -> str:

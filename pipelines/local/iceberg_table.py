@@ -111,9 +111,7 @@ class LocalIcebergTable:
 
     def read(self, snapshot: str | None = None) -> pa.Table:
         """Return the rows of a version, by default the newest, in the table's types."""
-        table = self._stored.open(None if snapshot is None else parse_iceberg_snapshot(snapshot).file)
-        schema = pa.schema([(name, parse_type(type_)) for name, type_ in _list_columns(table.schema())])
-        return table.scan().to_arrow().select(schema.names).cast(schema)
+        return _read(self._stored.open(None if snapshot is None else parse_iceberg_snapshot(snapshot).file))
 
     def read_columns(self) -> ColumnTypes:
         return _list_columns(self._stored.open().schema())
@@ -156,9 +154,10 @@ class LocalIcebergTable:
 
     def merge(self, rows: pa.Table, keys: Sequence[str], within: str | None) -> None:
         """Write all rows anew, as a merge into a dataset of files does."""
-        stored = self.read()
+        table = self._stored.open()
+        stored = _read(table)
         _, parts = merge_rows(rows, keys, [stored], stored.schema, within, repeats=True)
-        self.replace(pa.concat_tables(parts), self.read_partition_columns())
+        self._write_all(table, pa.concat_tables(parts), [field.name for field in table.spec().fields])
 
     def describe(self, author: str) -> TableVersion:
         newest = own = None
@@ -199,6 +198,11 @@ class LocalIcebergTable:
             content = read_file(resolve_file(self.location, file))
             if content is not None:
                 yield file, json.loads(content)
+
+
+def _read(table: Table) -> pa.Table:
+    schema = pa.schema([(name, parse_type(type_)) for name, type_ in _list_columns(table.schema())])
+    return table.scan().to_arrow().select(schema.names).cast(schema)
 
 
 def _sum(summary: Any) -> tuple[int, int]:

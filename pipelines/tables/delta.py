@@ -144,14 +144,17 @@ def name_delta_options(access: S3Access) -> dict[str, str]:
     }
 
 
-def sign_delta_commit(author: str, checkpoints: bool = False) -> tuple[CommitProperties, PostCommitHookProperties]:
+def sign_delta_commit(
+    author: str, checkpoints: bool = False, rebases: bool = True
+) -> tuple[CommitProperties, PostCommitHookProperties]:
     """Return the properties of a commit by an author, which deletes nothing of the log.
 
-    With `checkpoints` one is written where it is due, so that readers need not read a long log from its start.
+    With `checkpoints` one is written where it is due, so that readers need not read a long log from its start. One that
+    `rebases` becomes the next version after rows that another writer has added meanwhile.
     """
     from deltalake import CommitProperties, PostCommitHookProperties
 
-    signed = CommitProperties(custom_metadata={"userMetadata": author})
+    signed = CommitProperties({"userMetadata": author}, max_commit_retries=None if rebases else 0)
     return signed, PostCommitHookProperties(create_checkpoint=checkpoints, cleanup_expired_logs=False)
 
 

@@ -9,6 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -70,6 +72,38 @@ def test_runs_at_once_keep_the_rows_of_all(place: str, format_: str) -> None:
         snapshots = [*pool.map(lambda number: write(format_, location, number, target), numbers)]
     assert len({*snapshots}) == len(numbers)
     assert read(format_, location) == [*numbers]
+
+
+@pytest.mark.parametrize(
+    ("format_", "mode", "step"),
+    [
+        ("delta", Mode.MERGE, "delta_table.merge_rows"),
+        ("iceberg", Mode.MERGE, "iceberg_table.merge_rows"),
+        ("delta", Mode.APPEND, "delta_table.LocalDeltaTable._write"),  # of the rows with their wider type
+    ],
+)
+def test_rows_that_another_program_adds_before_the_commit_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_: str, mode: Mode, step: str
+) -> None:
+    location = f"{tmp_path}/table/{format_}"
+    first = pa.table({"id": pa.array([1, 2], pa.int32())})
+    target = Target(location=location)
+    written = write_table(first, format_, location, Write(Mode.APPEND, (), (), "execution-1", 0), target)
+    assert written.table is not None
+    target = replace(target, exists=True, format=format_, snapshot=written.table.snapshot, columns=written.columns)
+    take_step = resolve_name(f"pipelines.local.{step}")
+
+    def step_after_other(*given: Any, **more: Any) -> Any:
+        monkeypatch.undo()
+        other = open_table(format_, location)
+        with other.sign(""):
+            other.append(pa.table({"id": pa.array([77], pa.int32())}))
+        return take_step(*given, **more)
+
+    monkeypatch.setattr(f"pipelines.local.{step}", step_after_other)
+    keys = ["id"] if mode is Mode.MERGE else []
+    write_table(pa.table({"id": [2]}), format_, location, Write(mode, keys, (), "execution-2", 0), target)
+    assert read(format_, location) == ([1, 2, 77] if keys else [1, 2, 2, 77])
 
 
 def _write_and_die(format_: str, location: str, target: Target) -> None:
