@@ -16,8 +16,9 @@ from pipelines.contract.report import TableVersion
 from pipelines.duckdb.views import quote_identifier
 from pipelines.errors import RunError, summarize_error
 from pipelines.filesystem import find_storage_failure
+from pipelines.language.formats import SPLITTING_TYPES
 from pipelines.local.merging import merge_rows
-from pipelines.local.tables import select_fitted
+from pipelines.local.tables import find_column, select_fitted
 from pipelines.tables.commits import Commit, iter_delta_commits
 from pipelines.tables.delta import (
     SHORT,
@@ -84,6 +85,9 @@ class LocalDeltaTable:
             return SparkOnly.FEATURES
         if not keeps_bounds(read_schema(table)):
             return SparkOnly.BOUNDS
+        types = dict(_list_columns(table))
+        if not {types[name] for name in table.metadata().partition_columns} <= SPLITTING_TYPES:
+            return SparkOnly.SPLIT
         return None if keeps_paths(table) else SparkOnly.PATHS
 
     def measure(self) -> tuple[int, int]:
@@ -124,24 +128,25 @@ class LocalDeltaTable:
         from deltalake.exceptions import DeltaError
 
         try:
-            self._write(rows, "error", partition_by=[*partition_by])
+            self._write(rows, "error", _find_all(rows, partition_by))
         except DeltaError as error:
             if self.exists():
                 raise CommitConflict from error
             raise
 
     def replace(self, rows: pa.Table, partition_by: Sequence[str]) -> None:
-        self._write(rows, "overwrite", schema_mode="overwrite", partition_by=[*partition_by])
+        self._write(rows, "overwrite", _find_all(rows, partition_by), schema_mode="overwrite")
 
     def append(self, rows: pa.Table) -> None:
-        self._write(rows, "append", schema_mode="merge")
+        table = self._open()
+        self._write(rows, "append", table.metadata().partition_columns, table, schema_mode="merge")
 
     def read_partition_columns(self) -> tuple[str, ...]:
         return tuple(self._open().metadata().partition_columns)
 
     def replace_partition(self, rows: pa.Table, partition: Mapping[str, str]) -> None:
         equal = (f"{quote_identifier(name)} = {_quote(value)}" for name, value in partition.items())
-        self._write(rows, "overwrite", schema_mode="merge", predicate=" AND ".join(equal))
+        self._write(rows, "overwrite", [*partition], schema_mode="merge", predicate=" AND ".join(equal))
 
     def merge(self, rows: pa.Table, keys: Sequence[str], within: str | None) -> None:
         """Write all rows anew, as a merge into a dataset of files does."""
@@ -167,19 +172,30 @@ class LocalDeltaTable:
     def _write_anew(self, table: DeltaTable, rows: pa.Table) -> None:
         """Replace the rows of a version that was read, unless another writer has committed since."""
         columns = table.metadata().partition_columns
-        self._write(rows, "overwrite", table, schema_mode="overwrite", partition_by=columns)
+        self._write(rows, "overwrite", columns, table, rebases=False, schema_mode="overwrite")
 
     def _write(
-        self, rows: pa.Table, mode: Literal["error", "append", "overwrite"], read: DeltaTable | None = None, **how: Any
+        self,
+        rows: pa.Table,
+        mode: Literal["error", "append", "overwrite"],
+        partition_by: Sequence[str],
+        table: DeltaTable | None = None,
+        rebases: bool = True,
+        **how: Any,
     ) -> None:
         from deltalake import WriterProperties, write_deltalake
 
-        signed, log = sign_delta_commit(self._author, checkpoints=True, rebases=read is None)
+        signed, log = sign_delta_commit(self._author, checkpoints=True, rebases=rebases)
         write_deltalake(
-            read or self.location, rows, mode=mode, storage_options=self._make_options(),
+            table or self.location, rows, mode=mode, storage_options=self._make_options(),
             writer_properties=WriterProperties(compression="ZSTD"), commit_properties=signed,
-            post_commithook_properties=log, **how,
+            post_commithook_properties=log, partition_by=[*partition_by],
+            **how,
         )  # fmt: skip
+
+
+def _find_all(rows: pa.Table, names: Sequence[str]) -> list[str]:
+    return [find_column(rows.column_names, name) for name in names]
 
 
 def _read(table: DeltaTable) -> pa.Table:

@@ -15,8 +15,9 @@ from pipelines.columns.types import format_type, get_columns, parse_type
 from pipelines.contract.report import TableVersion
 from pipelines.errors import RunError, summarize_error
 from pipelines.filesystem import find_storage_failure, read_file
-from pipelines.local.merging import merge_rows
-from pipelines.local.tables import select_fitted
+from pipelines.language.formats import SPLITTING_TYPES
+from pipelines.local.merging import fill_columns, merge_rows
+from pipelines.local.tables import find_column, select_fitted
 from pipelines.tables.commits import Commit
 from pipelines.tables.delta import MAX_COMMITS
 from pipelines.tables.iceberg import StoredIcebergTable, has_nested_objects, parse_number, plan_files
@@ -76,8 +77,10 @@ class LocalIcebergTable:
         order = metadata.sort_order_by_id(metadata.default_sort_order_id)
         if metadata.format_version != _FORMAT or (order and order.fields):
             return SparkOnly.FEATURES
-        if any(not isinstance(field.transform, IdentityTransform) for field in table.spec().fields):
-            return SparkOnly.SPLIT
+        types = {field.field_id: format_type(_convert_type(field.field_type)) for field in table.schema().fields}
+        for field in table.spec().fields:
+            if not isinstance(field.transform, IdentityTransform) or types.get(field.source_id) not in SPLITTING_TYPES:
+                return SparkOnly.SPLIT
         if has_nested_objects(table.schema().as_struct()):
             return SparkOnly.NESTED
         deletes = newest is not None and int((newest.summary or {}).get("total-delete-files") or 0)
@@ -176,9 +179,10 @@ class LocalIcebergTable:
     def _write_all(self, table: Table, rows: pa.Table, partition_by: Sequence[str]) -> None:
         """Commit the rows as all rows of a table, after which its log has the earlier snapshots still."""
         changes = _load_changes()
+        partition_by = [find_column(rows.column_names, name) for name in partition_by]
         updates: tuple[TableUpdate, ...] = (changes.RemoveSnapshotRefUpdate(ref_name="main"),)
         wanted, spec = _convert_schema(rows.schema, table.metadata), table.spec().fields
-        if _list_columns(wanted) != _list_columns(table.schema()) or [each.name for each in spec] != [*partition_by]:
+        if _list_columns(wanted) != _list_columns(table.schema()) or [each.name for each in spec] != partition_by:
             updates += _change_columns(table.metadata, wanted, partition_by)
         table.metadata = changes.update_table_metadata(table.metadata, updates)
         with table.transaction() as transaction:
@@ -201,7 +205,7 @@ class LocalIcebergTable:
 
 
 def _read(table: Table) -> pa.Table:
-    schema = pa.schema([(name, parse_type(type_)) for name, type_ in _list_columns(table.schema())])
+    schema = _make_arrow_schema(table.schema())
     return table.scan().to_arrow().select(schema.names).cast(schema)
 
 
@@ -215,7 +219,9 @@ def _write_files(transaction: Transaction, rows: pa.Table) -> Iterator[DataFile]
     from pyiceberg.io.pyarrow import _dataframe_to_data_files  # pyright: ignore[reportPrivateUsage]
 
     if rows.num_rows:
-        yield from _dataframe_to_data_files(transaction.table_metadata, rows, transaction._table.io)  # pyright: ignore[reportPrivateUsage]
+        metadata = transaction.table_metadata
+        whole = fill_columns(rows, _make_arrow_schema(metadata.schema()))
+        yield from _dataframe_to_data_files(metadata, whole, transaction._table.io)  # pyright: ignore[reportPrivateUsage]
 
 
 def _convert_schema(schema: pa.Schema, metadata: TableMetadata) -> Schema:
@@ -252,7 +258,11 @@ def _change_columns(metadata: TableMetadata, schema: Schema, partition_by: Seque
 
 
 def _list_columns(schema: Schema) -> ColumnTypes:
-    return [(field.name, format_type(_convert_type(field.field_type))) for field in schema.fields]
+    return [(field.name, format_type(field.type)) for field in _make_arrow_schema(schema)]
+
+
+def _make_arrow_schema(schema: Schema) -> pa.Schema:
+    return pa.schema([(field.name, _convert_type(field.field_type)) for field in schema.fields])
 
 
 def _convert_type(type_: IcebergType) -> pa.DataType:

@@ -77,7 +77,8 @@ def _find_obstacle(table: LocalTable, plan: Plan, target: Target, schema: pa.Sch
     types = dict(get_columns(schema).types)
     if not all(_is_stored(field.type) for field in schema):
         return SparkOnly.TYPES
-    if not {types.get(name, "string") for name in plan.output.partition_by} <= SPLITTING_TYPES:
+    known = {name.casefold(): type_ for name, type_ in types.items()}
+    if not {known.get(name.casefold(), "string") for name in plan.output.partition_by} <= SPLITTING_TYPES:
         return SparkOnly.SPLIT
     if (obstacle := table.find_column_obstacle(name_void(schema.empty_table()).schema)) is not None:
         return obstacle

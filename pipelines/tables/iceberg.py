@@ -268,7 +268,8 @@ def _group_small_files(table: Table) -> Iterator[list[FileScanTask]]:
     """Yield several small files of one partition each, which together are no larger than a large file."""
     groups: dict[object, list[FileScanTask]] = {}
     for task in table.scan().plan_files():
-        if task.file.file_size_in_bytes >= TARGET_BYTES:
+        is_nan = any(value != value for value in task.file.partition)  # whose rows pyiceberg 0.12 would lose
+        if is_nan or task.file.file_size_in_bytes >= TARGET_BYTES:
             continue
         place = (task.file.spec_id, repr(task.file.partition))
         group = groups.setdefault(place, [])

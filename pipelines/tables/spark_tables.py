@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, DataFrameWriterV2, SparkSession
 from pyspark.sql import functions as F
 
-from pipelines.columns.appending import FittedColumn, fit_columns
+from pipelines.columns.appending import ColumnTypes, FittedColumn, fit_columns
 from pipelines.columns.widening import adds_fields_only
 from pipelines.contract.report import TableVersion
 from pipelines.language.columns import quote_column, quote_text
@@ -90,7 +90,8 @@ class DeltaTable:
         writer.partitionBy(*partition_by).save(self.location)
 
     def append(self, rows: DataFrame) -> None:
-        rows.write.format("delta").mode("append").option("mergeSchema", True).save(self.location)
+        whole = _complete(rows, self.read_columns())  # Delta asks for the columns that split the table
+        whole.write.format("delta").mode("append").option("mergeSchema", True).save(self.location)
 
     def read_partition_columns(self) -> tuple[str, ...]:
         return tuple(self._load_snapshot().metadata().partitionSchema().fieldNames())
@@ -200,14 +201,14 @@ class IcebergTable:
         self._make_writer(rows, partition_by).replace()
 
     def append(self, rows: DataFrame) -> None:
-        self._complete(rows).writeTo(self._name).append()
+        _complete(rows, self.read_columns()).writeTo(self._name).append()
 
     def read_partition_columns(self) -> tuple[str, ...]:
         return tuple(field.name() for field in self._tables.load(self.location).spec().fields())
 
     def replace_partition(self, rows: DataFrame, partition: Mapping[str, str]) -> None:
         conditions = [F.col(quote_column(name)) == value for name, value in partition.items()]
-        self._complete(rows).writeTo(self._name).overwrite(reduce(Column.__and__, conditions))
+        _complete(rows, self.read_columns()).writeTo(self._name).overwrite(reduce(Column.__and__, conditions))
 
     def merge(self, rows: DataFrame, keys: Sequence[str], within: str | None) -> None:
         gone = _find_gone(self.read(next(self.iter_commits()).snapshot), rows, keys, within)
@@ -243,15 +244,6 @@ class IcebergTable:
         total, size = (int(summary.get(key) or 0) for key in ("total-records", "total-files-size"))
         written = int(summary.get("added-records") or 0) if summary.get("spindle.author") == author else None
         return TableVersion(name, total, size, tuple(rows.dtypes), written=written)
-
-    def _complete(self, rows: DataFrame) -> DataFrame:
-        """Return the rows with all columns of the table, null where the rows have none."""
-        given = {*rows.columns}
-        columns = (
-            F.col(quote_column(name)) if name in given else F.lit(None).cast(type_).alias(name)
-            for name, type_ in self.read_columns()
-        )
-        return rows.select(*columns)
 
     def _make_writer(self, rows: DataFrame, partition_by: Sequence[str]) -> DataFrameWriterV2:
         writer = rows.writeTo(self._name).using("iceberg").tableProperty("format-version", "2")
@@ -300,6 +292,14 @@ def _is_conflict(error: PySparkException | Py4JJavaError) -> bool:
     condition = error.getCondition() if isinstance(error, PySparkException) else None
     text = f"{condition or ''} {str(error)[:2000]}"
     return any(name in text for name in _CONFLICTS)
+
+
+def _complete(rows: DataFrame, columns: ColumnTypes) -> DataFrame:
+    """Return the rows with all columns of a table, null where they have none, and then their others."""
+    given = dict.fromkeys(rows.columns)
+    lacking = (F.lit(None).cast(type_).alias(name) for name, type_ in columns if name not in given)
+    names = dict.fromkeys(name for name, _ in columns) | given
+    return rows.select("*", *lacking).select(*map(quote_column, names))
 
 
 def _find_gone(stored: DataFrame, rows: DataFrame, keys: Sequence[str], within: str | None) -> DataFrame | None:

@@ -31,6 +31,7 @@ from pipelines.spark.output import write_table
 from pipelines.stages.sql_tables import open_table
 from pipelines.tables import spark_tables
 from pipelines.tables.commits import Write
+from pipelines.tables.protocol import SparkOnly
 from tests.support.libraries import needs_libraries
 
 pytestmark = needs_libraries
@@ -156,6 +157,8 @@ def test_columns_that_a_library_would_store_otherwise_stay_with_spark(
     tmp_path: Path, format_: str, column: str
 ) -> None:
     table = table_output.open_table(format_, str(tmp_path / "table"))
+    table.create(make_rows(id=("int", [1]), price=("double", [1.5])), ["price"])
+    assert table.find_obstacle() is SparkOnly.SPLIT
     assert table.find_column_obstacle(make_rows(**{column: COLUMNS[column]}).schema) is not None
     assert table.find_column_obstacle(make_rows(id=COLUMNS["id"], cost=COLUMNS["cost"]).schema) is None
 
@@ -215,6 +218,9 @@ def test_runners_split_tables_alike(spark: SparkSession, tmp_path: Path, format_
         n=("int", [-1, None] * 3), flag=("boolean", [True, None] * 3),
     )  # fmt: skip
     by = ["città", "day", "n", "flag"]
-    orders = [["local"], ["spark"], ["local", *["spark"] * 3]]  # what Spark has spelled in a Delta table stays with it
-    writes = ((rows, {"by": by}), (rows, {"mode": Mode.APPEND, "by": by}), (rows, {"by": by[:1]}), (rows, {}))
+    orders = [["local"], ["spark"], ["local", *["spark"] * 9]]  # what Spark has spelled in a Delta table stays with it
+    lacking, more = rows.select(["id"]), {"mode": Mode.APPEND, "by": by}
+    merge = (lacking.slice(5), {"mode": Mode.MERGE, "keys": ["id"]})
+    again = ((rows, {"by": ["CITTÀ"]}), (rows, {}))
+    writes = ((rows, {"by": by}), merge, (rows, more), (lacking, more), *again)
     assert_equal(spark, tmp_path, format_, *writes, orders=orders if format_ == "delta" else ORDERS)
