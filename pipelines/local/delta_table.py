@@ -54,20 +54,29 @@ class LocalDeltaTable:
 
     @contextmanager
     def sign(self, author: str) -> Generator[None]:
-        from deltalake.exceptions import CommitFailedError, DeltaError
+        from deltalake.exceptions import CommitFailedError
 
         self._author = author
+        with self.explain_failures("written"):
+            try:
+                if self.exists():
+                    refuse(self.find_obstacle())
+                yield
+            except CommitFailedError as error:
+                raise CommitConflict from error
+
+    @contextmanager
+    def explain_failures(self, done: str = "read") -> Generator[None]:
+        """Raise RunError where the table cannot be read or written."""
+        from deltalake.exceptions import DeltaError
+
         try:
-            if self.exists():
-                refuse(self.find_obstacle())
             yield
-        except CommitFailedError as error:
-            raise CommitConflict from error
-        except (DeltaError, OSError) as error:
+        except (DeltaError, OSError, ValueError) as error:
             if self._access and _UNCONDITIONAL.search(str(error)):
                 raise RunError(NO_CONDITIONS) from error
-            failure = find_storage_failure(f"s3a.{error}") if self._access else None
-            raise failure or RunError(f"the table cannot be written: {summarize_error(error)}") from error
+            failure = find_storage_failure(f"s3a.: {self.location}: {error}") if self._access else None
+            raise failure or RunError(f"the table cannot be {done}: {summarize_error(error)}") from error
 
     def exists(self) -> bool:
         from deltalake import DeltaTable

@@ -65,14 +65,15 @@ def read_states(transition: Transition) -> pa.Table | None:
 def _read_table(transition: Transition, schema: pa.Schema) -> pa.Table:
     target = transition.target
     table = open_table(transition.output.format, target.location or "")
-    if (obstacle := table.find_obstacle()) is not None:
-        raise NeedsSpark(f"only Spark reads the history: {obstacle}")
-    rows, size = table.measure()
-    if rows > LOADED_ROWS or size > LOADED_BYTES:
-        raise NeedsSpark(
-            f"only Spark reads the history: it has more than {LOADED_BYTES:,} bytes or {LOADED_ROWS:,} rows"
-        )
-    return fill_columns(table.read(target.snapshot), schema)
+    with table.explain_failures():
+        if (obstacle := table.find_obstacle()) is not None:
+            raise NeedsSpark(f"only Spark reads the history: {obstacle}")
+        rows, size = table.measure()
+        if rows > LOADED_ROWS or size > LOADED_BYTES:
+            raise NeedsSpark(
+                f"only Spark reads the history: it has more than {LOADED_BYTES:,} bytes or {LOADED_ROWS:,} rows"
+            )
+        return fill_columns(table.read(target.snapshot), schema)
 
 
 def write_history(

@@ -50,15 +50,22 @@ class LocalIcebergTable:
         from pyiceberg.exceptions import CommitFailedException
 
         self._author = author
+        with self.explain_failures("written"):
+            try:
+                if self.exists():
+                    refuse(self.find_obstacle())
+                yield
+            except CommitFailedException as error:
+                raise CommitConflict from error
+
+    @contextmanager
+    def explain_failures(self, done: str = "read") -> Generator[None]:
+        """Raise RunError where the table cannot be read or written."""
         try:
-            if self.exists():
-                refuse(self.find_obstacle())
             yield
-        except CommitFailedException as error:
-            raise CommitConflict from error
         except (TableFault, OSError, ValueError) as error:
-            failure = find_storage_failure(str(error))
-            raise failure or RunError(f"the table cannot be written: {summarize_error(error)}") from error
+            failure = find_storage_failure(f"{error} {error.__cause__}")
+            raise failure or RunError(f"the table cannot be {done}: {summarize_error(error)}") from error
 
     def exists(self) -> bool:
         return self._stored.exists()

@@ -21,7 +21,7 @@ from pipelines.local.tables import find_column, name_void
 from pipelines.planning.model import Output
 from pipelines.planning.plan import Plan
 from pipelines.tables.commits import Write, write_version
-from pipelines.tables.protocol import SparkOnly, TableFault
+from pipelines.tables.protocol import SparkOnly
 from pipelines.tables.stored import measure_partitions
 
 LocalTable = LocalDeltaTable | LocalIcebergTable
@@ -58,12 +58,12 @@ def find_need(plan: Plan, context: RunContext, schema: pa.Schema) -> NeedsSpark 
     location = target.location or _find_own_location(output, context)
     if output.format not in TABLE_FORMATS or location is None:
         return None
-    try:
-        obstacle = _find_obstacle(open_table(output.format, location), plan, target, schema)
-    except UnknownType:
-        obstacle = SparkOnly.TYPES
-    except TableFault as fault:
-        raise RunError(str(fault)) from fault
+    table = open_table(output.format, location)
+    with table.explain_failures():
+        try:
+            obstacle = _find_obstacle(table, plan, target, schema)
+        except UnknownType:
+            obstacle = SparkOnly.TYPES
     return NeedsSpark(f"only Spark writes the output's {output.format} table: {obstacle}") if obstacle else None
 
 
