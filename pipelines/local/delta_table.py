@@ -22,8 +22,8 @@ from pipelines.local.tables import find_column, select_fitted
 from pipelines.tables.commits import Commit, iter_delta_commits
 from pipelines.tables.delta import (
     SHORT,
+    find_type_obstacle,
     is_plain,
-    keeps_bounds,
     keeps_paths,
     name_delta_options,
     open_delta_table,
@@ -85,15 +85,15 @@ class LocalDeltaTable:
 
     def find_column_obstacle(self, schema: pa.Schema) -> SparkOnly | None:
         """Return why only Spark writes rows with these columns; None where deltalake does."""
-        return None if keeps_bounds(schema) else SparkOnly.BOUNDS
+        return find_type_obstacle(schema)
 
     def find_obstacle(self) -> SparkOnly | None:
         """Return why only Spark writes the table as it is; None where deltalake does."""
         table = self._open()
         if not is_plain(table):
             return SparkOnly.FEATURES
-        if not keeps_bounds(read_schema(table)):
-            return SparkOnly.BOUNDS
+        if (obstacle := find_type_obstacle(read_schema(table))) is not None:
+            return obstacle
         types = dict(_list_columns(table))
         if not {types[name] for name in table.metadata().partition_columns} <= SPLITTING_TYPES:
             return SparkOnly.SPLIT

@@ -15,6 +15,7 @@ from pipelines.tables.protocol import (
     TARGET_BYTES,
     CommitConflict,
     MergedFiles,
+    SparkOnly,
     TableFault,
     Values,
     find_table_access,
@@ -75,7 +76,7 @@ class StoredDeltaTable:
 
         with _explain_failures():
             table = open_delta_table(self._location, self._access)
-            if str(table.version()) != snapshot or not keeps_paths(table) or not keeps_bounds(read_schema(table)):
+            if str(table.version()) != snapshot or not keeps_paths(table) or find_type_obstacle(read_schema(table)):
                 return None
             signed, log = sign_delta_commit(author)
             try:
@@ -174,23 +175,29 @@ def read_schema(table: DeltaTable) -> pa.Schema:
     return pa.schema(table.schema())
 
 
-def keeps_bounds(schema: pa.Schema) -> bool:
-    """Return whether values are within the bounds that deltalake writes to a table's log.
+def find_type_obstacle(schema: pa.Schema) -> SparkOnly | None:
+    """Return why deltalake must not write columns of these types; None where it can.
 
-    It has those of decimals as floating point numbers. Beyond 15 digits a value may be outside of them, and readers
-    then leave the file out.
+    It has the bounds of decimals as floating point numbers. Beyond 15 digits a value may be outside of them, and
+    readers then leave the file out. It does not read a map of objects from files in which these have fewer fields.
     """
-    return all(digits <= sys.float_info.dig for field in schema for digits in _list_digits(field.type))
-
-
-def _list_digits(type_: pa.DataType) -> Iterator[int]:
-    """Yield the digits of each decimal in a type."""
     import pyarrow as pa
 
-    if pa.types.is_decimal(type_):
-        yield type_.precision
-    for place in range(type_.num_fields):
-        yield from _list_digits(type_.field(place).type)
+    types = [part for field in schema for part in _list_parts(field.type)]
+    if any(pa.types.is_decimal(each) and each.precision > sys.float_info.dig for each in types):
+        return SparkOnly.BOUNDS
+    maps = (each for each in types if pa.types.is_map(each))
+    return SparkOnly.MAPS if any(pa.types.is_struct(part) for each in maps for part in _list_parts(each)) else None
+
+
+def _list_parts(type_: pa.DataType) -> Iterator[pa.DataType]:
+    """Yield a type and those of its items and fields."""
+    import pyarrow as pa
+
+    yield type_
+    fields = (type_.field(place).type for place in range(type_.num_fields))
+    for each in (type_.key_type, type_.item_type) if pa.types.is_map(type_) else fields:
+        yield from _list_parts(each)
 
 
 def is_plain(table: DeltaTable) -> bool:

@@ -22,6 +22,7 @@ class SparkOnly(StrEnum):
     SPLIT = "the table is split by other than whole values of texts, whole numbers, dates and truth values"
     TYPES = "a column has a type that only Spark stores in tables"
     BOUNDS = "deltalake rounds the bounds of decimals of more than 15 digits, by which readers leave files out"
+    MAPS = "deltalake does not read maps of objects to which later files add fields"
     NESTED = "pyiceberg makes empty lists and maps of objects of those that are null"
     SIZE = "the rows of the table that have to be written anew are too many or too large"
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, TableFeatures, write_deltalake
 
+from pipelines.columns.types import parse_type
 from pipelines.errors import RunError
 from pipelines.filesystem import STORAGE_ACCESS, S3Access
 from pipelines.local.delta_table import NO_CONDITIONS, LocalDeltaTable
@@ -39,7 +40,7 @@ class Lake:
         self.location = location
         self.options = name_delta_options(access) if access else None
 
-    def append(self, **columns: list[Any]) -> None:
+    def append(self, **columns: Any) -> None:
         write_deltalake(
             self.location, pa.table(columns), mode="append", schema_mode="merge", storage_options=self.options
         )
@@ -80,13 +81,21 @@ def test_an_earlier_version_is_restored_by_a_commit_of_its_author(lake: Lake) ->
     assert lake.read() == [{"id": 1, "price": None}, {"id": 2, "price": 1.5}]
 
 
-@pytest.mark.parametrize(("amount", "is_merged"), [("9007199254740.99", True), ("90071992547409.93", False)])
-def test_files_are_merged_unless_their_bounds_would_be_beside_the_values(
-    tmp_path: Path, amount: str, is_merged: bool
+@pytest.mark.parametrize(
+    ("type_", "paid", "is_merged"),
+    [
+        ("array<struct<amount:decimal(15,2)>>", [{"amount": Decimal("9007199254740.99")}], True),
+        ("array<struct<amount:decimal(16,2)>>", [{"amount": Decimal("90071992547409.93")}], False),  # beside its bounds
+        ("map<string,map<string,int>>", [("card", [("amount", 1)])], True),
+        ("map<string,array<struct<amount:int>>>", [("card", [{"amount": 1}])], False),
+    ],
+)
+def test_files_are_merged_unless_deltalake_would_change_their_rows(
+    tmp_path: Path, type_: str, paid: Any, is_merged: bool
 ) -> None:
     lake = Lake(str(tmp_path))
     for id_ in (1, 2):
-        lake.append(id=[id_], paid=[[{"amount": Decimal(amount)}]])
+        lake.append(id=[id_], paid=pa.array([paid], parse_type(type_)))
     assert (StoredDeltaTable(str(tmp_path), None).merge_files("1", AUTHOR) is not None) is is_merged
     assert len(lake.read()) == 2
 
