@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
+import pyarrow.compute
 
 from pipelines.columns.appending import ColumnTypes, fit_columns
 from pipelines.columns.types import format_type, get_columns, parse_type
@@ -37,6 +38,7 @@ from pipelines.tables.protocol import CommitConflict, SparkOnly, find_table_acce
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
+pc: Any = pyarrow.compute  # its functions are made when it is imported
 NO_CONDITIONS = (
     "the table cannot be written: the bucket's server refuses conditional PUTs, by which a Delta table is committed "
     "without Spark; set `spindle: {engine: spark}`"
@@ -194,6 +196,8 @@ class LocalDeltaTable:
     ) -> None:
         from deltalake import WriterProperties, write_deltalake
 
+        for name in {*partition_by} & {*rows.column_names}:
+            rows = _null_empty_texts(rows, name)
         signed, log = sign_delta_commit(self._author, checkpoints=True, rebases=rebases)
         write_deltalake(
             table or self.location, rows, mode=mode, storage_options=self._make_options(),
@@ -201,6 +205,14 @@ class LocalDeltaTable:
             post_commithook_properties=log, partition_by=[*partition_by],
             **how,
         )  # fmt: skip
+
+
+def _null_empty_texts(rows: pa.Table, name: str) -> pa.Table:
+    """Return the rows with null for empty texts in a column that splits the table, as the format reads them."""
+    values = rows.column(name)
+    if not pa.types.is_string(values.type):
+        return rows
+    return rows.set_column(rows.column_names.index(name), name, pc.if_else(pc.equal(values, ""), None, values))
 
 
 def _find_all(rows: pa.Table, names: Sequence[str]) -> list[str]:

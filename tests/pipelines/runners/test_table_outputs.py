@@ -213,10 +213,10 @@ def test_runners_merge_alike(spark: SparkSession, tmp_path: Path, format_: str) 
 
 @FORMATS
 def test_runners_split_tables_alike(spark: SparkSession, tmp_path: Path, format_: str) -> None:
-    texts = ["Köln + x.1", "a/b=c", 'it\'s "so" %41', "null", None, "\\d"]
+    texts = ["Köln + x.1", "a/b=c", 'it\'s "so" %41', "null", None, "\\d", "", "x"]
     rows = make_rows(
-        id=("int", [*range(6)]), città=("string", texts), day=("date", [date(2026, 1, 1), None] * 3),
-        n=("int", [-1, None] * 3), flag=("boolean", [True, None] * 3),
+        id=("int", [*range(8)]), città=("string", texts), day=("date", [date(2026, 1, 1), None] * 4),
+        n=("int", [-1, None] * 4), flag=("boolean", [True, None] * 4),
     )  # fmt: skip
     by = ["città", "day", "n", "flag"]
     orders = [["local"], ["spark"], ["local", *["spark"] * 9]]  # what Spark has spelled in a Delta table stays with it
