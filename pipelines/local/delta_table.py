@@ -19,7 +19,7 @@ from pipelines.errors import RunError, summarize_error
 from pipelines.filesystem import find_storage_failure
 from pipelines.language.formats import SPLITTING_TYPES
 from pipelines.local.merging import merge_rows
-from pipelines.local.tables import find_column, select_fitted
+from pipelines.local.tables import find_column, name_void, select_fitted
 from pipelines.tables.commits import Commit, iter_delta_commits
 from pipelines.tables.delta import (
     SHORT,
@@ -196,6 +196,7 @@ class LocalDeltaTable:
     ) -> None:
         from deltalake import WriterProperties, write_deltalake
 
+        rows = name_void(rows)
         for name in {*partition_by} & {*rows.column_names}:
             rows = _null_empty_texts(rows, name)
         signed, log = sign_delta_commit(self._author, checkpoints=True, rebases=rebases)

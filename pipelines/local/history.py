@@ -100,7 +100,7 @@ def write_history(
         version = _add_validity(named, transition.at)
         states = States(Changes(added=rows.num_rows), run_rows=rows.num_rows)
     else:
-        version, states = _continue(named, transition, earlier, aside)
+        version, states = _continue(rows, transition, earlier, aside)
     changes = transition.finish(states)
     if earlier is not None and not changes.any:
         return None, changes
@@ -147,7 +147,7 @@ def _continue(
 ) -> tuple[pa.Table, States]:
     """Return the next version and what the run has found: each state that changes is followed by its successor."""
     fitted_columns = [*fit_columns([(each.name, format_type(each.type)) for each in rows.schema], _describe(earlier))]
-    rows = select_fitted(rows, fitted_columns)
+    rows = name_void(select_fitted(rows, fitted_columns))
     types = {each.name: each.type for each in earlier.drop_columns(_NAMES).schema} | {
         each.name: each.type for each in rows.schema
     }

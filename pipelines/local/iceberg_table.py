@@ -17,7 +17,7 @@ from pipelines.errors import RunError, summarize_error
 from pipelines.filesystem import find_storage_failure, read_file
 from pipelines.language.formats import SPLITTING_TYPES
 from pipelines.local.merging import fill_columns, merge_rows
-from pipelines.local.tables import find_column, select_fitted
+from pipelines.local.tables import find_column, name_void, select_fitted
 from pipelines.tables.commits import Commit
 from pipelines.tables.delta import MAX_COMMITS
 from pipelines.tables.iceberg import StoredIcebergTable, has_nested_objects, parse_number, plan_files
@@ -134,7 +134,7 @@ class LocalIcebergTable:
         """Add the columns and fields that the table lacks too."""
         table = self._stored.open()
         stored = _list_columns(table.schema())
-        fitted = select_fitted(rows, fit_columns(get_columns(rows.schema).types, stored, scales=False))
+        fitted = name_void(select_fitted(rows, fit_columns(get_columns(rows.schema).types, stored, scales=False)))
         with table.update_schema() as update:
             update.union_by_name(fitted.schema)
         return fitted
@@ -185,7 +185,7 @@ class LocalIcebergTable:
 
     def _write_all(self, table: Table, rows: pa.Table, partition_by: Sequence[str]) -> None:
         """Commit the rows as all rows of a table, after which its log has the earlier snapshots still."""
-        changes = _load_changes()
+        changes, rows = _load_changes(), name_void(rows)
         partition_by = [find_column(rows.column_names, name) for name in partition_by]
         updates: tuple[TableUpdate, ...] = (changes.RemoveSnapshotRefUpdate(ref_name="main"),)
         wanted, spec = _convert_schema(rows.schema, table.metadata), table.spec().fields

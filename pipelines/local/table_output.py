@@ -42,7 +42,7 @@ def write_table(rows: pa.Table, format_: str, location: str, write: Write, targe
         raise RunError(fault)
     check_merged(write.keys, write.within, rows.column_names)
     check_keys(rows, [find_column(rows.column_names, key) for key in write.keys])
-    version = write_version(open_table(format_, location), name_void(rows), write, target)
+    version = write_version(open_table(format_, location), rows, write, target)
     if write.partition:
         parts = measure_partitions(format_, location, version.snapshot, tuple(write.partition))
         version = replace(version, parts=parts)

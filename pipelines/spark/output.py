@@ -51,7 +51,7 @@ from pipelines.planning.stage import STAGES, Export, Sink
 from pipelines.spark.dataframes import write_files
 from pipelines.spark.tasks import iter_batches
 from pipelines.tables.commits import Write, write_version
-from pipelines.tables.spark_rows import list_covered, name_void, select_fitted
+from pipelines.tables.spark_rows import list_covered, select_fitted
 from pipelines.tables.spark_tables import open_table
 from pipelines.tables.stored import measure_partitions
 
@@ -135,7 +135,7 @@ def write_table(rows: DataFrame, format_: str, location: str, write: Write, targ
     if fault := describe_unnamable_column(format_, rows.columns):
         raise RunError(fault)
     _check_keys(rows, write.keys)
-    version = write_version(open_table(rows.sparkSession, format_, location), name_void(rows), write, target)
+    version = write_version(open_table(rows.sparkSession, format_, location), rows, write, target)
     if write.partition:
         parts = measure_partitions(format_, location, version.snapshot, tuple(write.partition))
         version = replace(version, parts=parts)

@@ -23,7 +23,7 @@ from pipelines.tables.delta import MAX_COMMITS, read_delta_log, restore_delta_ta
 from pipelines.tables.delta_functions import allow_delta_functions
 from pipelines.tables.protocol import CommitConflict
 from pipelines.tables.snapshots import get_version_option, name_iceberg_snapshot, parse_iceberg_snapshot
-from pipelines.tables.spark_rows import GONE, list_covered, mark_gone, select_fitted
+from pipelines.tables.spark_rows import GONE, list_covered, mark_gone, name_void, select_fitted
 
 DELTA_AUTHOR = "spark.databricks.delta.commitInfo.userMetadata"  # settings of a session that sign its commits
 _ICEBERG_AUTHOR = "spark.sql.iceberg.snapshot-property.spindle.author"
@@ -75,7 +75,7 @@ class DeltaTable:
         Delta's own type widening keeps the files, but Trino leaves these columns out, and deltalake refuses the table.
         """
         stored = self._spark.read.format("delta").load(self.location)
-        fitted = select_fitted(rows, fit_columns(rows.dtypes, stored.dtypes))
+        fitted = name_void(select_fitted(rows, fit_columns(rows.dtypes, stored.dtypes)))
         wanted = dict(fitted.dtypes)
         columns = [FittedColumn(name, name, wanted.get(name, type_)) for name, type_ in stored.dtypes]
         if not all(adds_fields_only(type_, each.type) for (_, type_), each in zip(stored.dtypes, columns, strict=True)):
@@ -83,10 +83,10 @@ class DeltaTable:
         return fitted
 
     def create(self, rows: DataFrame, partition_by: Sequence[str]) -> None:
-        rows.write.format("delta").mode("errorifexists").partitionBy(*partition_by).save(self.location)
+        name_void(rows).write.format("delta").mode("errorifexists").partitionBy(*partition_by).save(self.location)
 
     def replace(self, rows: DataFrame, partition_by: Sequence[str]) -> None:
-        writer = rows.write.format("delta").mode("overwrite").option("overwriteSchema", True)
+        writer = name_void(rows).write.format("delta").mode("overwrite").option("overwriteSchema", True)
         writer.partitionBy(*partition_by).save(self.location)
 
     def append(self, rows: DataFrame) -> None:
@@ -188,7 +188,7 @@ class IcebergTable:
 
     def evolve(self, rows: DataFrame) -> DataFrame:
         """Add the columns and fields that the table lacks too."""
-        fitted = select_fitted(rows, fit_columns(rows.dtypes, self.read_columns(), scales=False))
+        fitted = name_void(select_fitted(rows, fit_columns(rows.dtypes, self.read_columns(), scales=False)))
         java: Any = fitted
         schema = self._iceberg.spark.SparkSchemaUtil.convert(java._jdf.schema())
         self._tables.load(self.location).updateSchema().unionByNameWith(schema).commit()
@@ -246,7 +246,7 @@ class IcebergTable:
         return TableVersion(name, total, size, tuple(rows.dtypes), written=written)
 
     def _make_writer(self, rows: DataFrame, partition_by: Sequence[str]) -> DataFrameWriterV2:
-        writer = rows.writeTo(self._name).using("iceberg").tableProperty("format-version", "2")
+        writer = name_void(rows).writeTo(self._name).using("iceberg").tableProperty("format-version", "2")
         if partition_by:
             # Spark reads the name, without its quotes, once more
             writer = writer.partitionedBy(*(F.col(quote_column(quote_column(name))) for name in partition_by))
