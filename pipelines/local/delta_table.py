@@ -23,6 +23,7 @@ from pipelines.local.tables import find_column, name_void, select_fitted
 from pipelines.tables.commits import Commit, iter_delta_commits
 from pipelines.tables.delta import (
     SHORT,
+    can_open,
     find_type_obstacle,
     is_plain,
     keeps_paths,
@@ -87,10 +88,12 @@ class LocalDeltaTable:
 
     def find_column_obstacle(self, schema: pa.Schema) -> SparkOnly | None:
         """Return why only Spark writes rows with these columns; None where deltalake does."""
-        return find_type_obstacle(schema)
+        return find_type_obstacle(schema) if can_open(self.location) else SparkOnly.PLACE
 
     def find_obstacle(self) -> SparkOnly | None:
         """Return why only Spark writes the table as it is; None where deltalake does."""
+        if not can_open(self.location):
+            return SparkOnly.PLACE
         table = self._open()
         if not is_plain(table):
             return SparkOnly.FEATURES

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 _PLAIN_WRITER = 2  # later versions of the protocol have features that a table may use
 # what a table may use of newer versions of the format and still be read file by file
 _READABLE_FEATURES = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", "typeWidening"})
+_UNOPENED = re.compile(r"[\\\[\]^|]|%[0-9A-Fa-f]{2}")
 _UNQUOTED = "/!$&'()+,:;=@"  # and letters, digits and _.-~
 
 _PLAIN_FEATURES = frozenset({"appendOnly", "invariants", "timestampNtz"})  # which deltalake writes as Spark does
@@ -117,11 +119,21 @@ def _explain_failures() -> Generator[None]:
 def open_delta_table(
     location: str, access: S3Access | None, version: int | None = None, limits: Mapping[str, str] = _NO_LIMITS
 ) -> DeltaTable:
-    """Return the table at an address, by default its newest version; raise DeltaError, OSError or ValueError."""
+    """Return the table at an address, by default its newest version.
+
+    Raises TableFault for a place that deltalake cannot open, or else DeltaError, OSError or ValueError.
+    """
     from deltalake import DeltaTable  # a large library, for instances with Delta tables only
 
+    if not can_open(location):
+        raise TableFault(f"This Delta table is left to Spark: {SparkOnly.PLACE}.", "unsupported-table")
     options = {**name_delta_options(access), **limits} if access else None
     return DeltaTable(location, version=version, storage_options=options)
+
+
+def can_open(location: str) -> bool:
+    """Return whether deltalake opens a folder: 1.6 panics, or looks in another one, by characters of its path."""
+    return _UNOPENED.search(location) is None
 
 
 def name_delta_options(access: S3Access) -> dict[str, str]:
@@ -253,6 +265,6 @@ def restore_delta_table(location: str, version: int, author: str) -> bool:
         table.restore(version, commit_properties=signed, post_commithook_properties=log)
     except CommitFailedError as error:
         raise CommitConflict from error
-    except (DeltaError, OSError, ValueError):  # Spark reports what fails there too
+    except (DeltaError, OSError, ValueError, TableFault):  # Spark reports what fails there too
         return False
     return True

@@ -19,6 +19,7 @@ class SparkOnly(StrEnum):
 
     FEATURES = "the table has features that only Spark writes"
     PATHS = "the table's log spells paths of files as only Spark does"
+    PLACE = "deltalake opens no folder with one of \\[]^| or with % and two digits in its path"
     SPLIT = "the table is split by other than whole values of texts, whole numbers, dates and truth values"
     TYPES = "a column has a type that only Spark stores in tables"
     BOUNDS = "deltalake rounds the bounds of decimals of more than 15 digits, by which readers leave files out"

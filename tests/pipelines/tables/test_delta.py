@@ -28,6 +28,7 @@ from pipelines.tables.delta import (
     name_delta_options,
     restore_delta_table,
 )
+from pipelines.tables.protocol import SparkOnly, TableFault
 from tests.support.s3 import get_bucket
 
 AUTHOR = "execution:1"
@@ -98,6 +99,17 @@ def test_files_are_merged_unless_deltalake_would_change_their_rows(
         lake.append(id=[id_], paid=pa.array([paid], parse_type(type_)))
     assert (StoredDeltaTable(str(tmp_path), None).merge_files("1", AUTHOR) is not None) is is_merged
     assert len(lake.read()) == 2
+
+
+@pytest.mark.parametrize("name", ["per%20cent", "a%2fb", "[x]", "a|b", "a^b", "a\\b"])
+def test_folders_that_deltalake_cannot_open_are_left_to_spark(tmp_path: Path, name: str) -> None:
+    location, schema = f"{tmp_path}/{name}", pa.schema([("id", pa.int64())])
+    assert LocalDeltaTable(location).find_column_obstacle(schema) is SparkOnly.PLACE
+    assert LocalDeltaTable(location).find_obstacle() is SparkOnly.PLACE
+    assert not restore_delta_table(location, 0, AUTHOR)
+    with pytest.raises(TableFault, match="left to Spark"):
+        StoredDeltaTable(location, None).list_files("0")
+    LocalDeltaTable(f"{tmp_path}/100% é {{x}}*?#").create(pa.table({"id": [1]}), ())
 
 
 def test_a_commit_of_another_writer_comes_first(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
