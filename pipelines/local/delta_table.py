@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
+import pyarrow.compute
 
 from pipelines.columns.appending import ColumnTypes, fit_columns
 from pipelines.columns.types import format_type, get_columns, parse_type
@@ -16,13 +17,15 @@ from pipelines.contract.report import TableVersion
 from pipelines.duckdb.views import quote_identifier
 from pipelines.errors import RunError, summarize_error
 from pipelines.filesystem import find_storage_failure
+from pipelines.language.formats import SPLITTING_TYPES
 from pipelines.local.merging import merge_rows
-from pipelines.local.tables import select_fitted
+from pipelines.local.tables import find_column, name_void, select_fitted
 from pipelines.tables.commits import Commit, iter_delta_commits
 from pipelines.tables.delta import (
     SHORT,
+    can_open,
+    find_type_obstacle,
     is_plain,
-    keeps_bounds,
     keeps_paths,
     name_delta_options,
     open_delta_table,
@@ -36,6 +39,7 @@ from pipelines.tables.protocol import CommitConflict, SparkOnly, find_table_acce
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
+pc: Any = pyarrow.compute  # its functions are made when it is imported
 NO_CONDITIONS = (
     "the table cannot be written: the bucket's server refuses conditional PUTs, by which a Delta table is committed "
     "without Spark; set `spindle: {engine: spark}`"
@@ -53,20 +57,29 @@ class LocalDeltaTable:
 
     @contextmanager
     def sign(self, author: str) -> Generator[None]:
-        from deltalake.exceptions import CommitFailedError, DeltaError
+        from deltalake.exceptions import CommitFailedError
 
         self._author = author
+        with self.explain_failures("written"):
+            try:
+                if self.exists():
+                    refuse(self.find_obstacle())
+                yield
+            except CommitFailedError as error:
+                raise CommitConflict from error
+
+    @contextmanager
+    def explain_failures(self, done: str = "read") -> Generator[None]:
+        """Raise RunError where the table cannot be read or written."""
+        from deltalake.exceptions import DeltaError
+
         try:
-            if self.exists():
-                refuse(self.find_obstacle())
             yield
-        except CommitFailedError as error:
-            raise CommitConflict from error
-        except (DeltaError, OSError) as error:
+        except (DeltaError, OSError, ValueError) as error:
             if self._access and _UNCONDITIONAL.search(str(error)):
                 raise RunError(NO_CONDITIONS) from error
-            failure = find_storage_failure(f"s3a.{error}") if self._access else None
-            raise failure or RunError(f"the table cannot be written: {summarize_error(error)}") from error
+            failure = find_storage_failure(f"s3a.: {self.location}: {error}") if self._access else None
+            raise failure or RunError(f"the table cannot be {done}: {summarize_error(error)}") from error
 
     def exists(self) -> bool:
         from deltalake import DeltaTable
@@ -75,15 +88,20 @@ class LocalDeltaTable:
 
     def find_column_obstacle(self, schema: pa.Schema) -> SparkOnly | None:
         """Return why only Spark writes rows with these columns; None where deltalake does."""
-        return None if keeps_bounds(schema) else SparkOnly.BOUNDS
+        return find_type_obstacle(schema) if can_open(self.location) else SparkOnly.PLACE
 
     def find_obstacle(self) -> SparkOnly | None:
         """Return why only Spark writes the table as it is; None where deltalake does."""
+        if not can_open(self.location):
+            return SparkOnly.PLACE
         table = self._open()
         if not is_plain(table):
             return SparkOnly.FEATURES
-        if not keeps_bounds(read_schema(table)):
-            return SparkOnly.BOUNDS
+        if (obstacle := find_type_obstacle(read_schema(table))) is not None:
+            return obstacle
+        types = dict(_list_columns(table))
+        if not {types[name] for name in table.metadata().partition_columns} <= SPLITTING_TYPES:
+            return SparkOnly.SPLIT
         return None if keeps_paths(table) else SparkOnly.PATHS
 
     def measure(self) -> tuple[int, int]:
@@ -99,12 +117,7 @@ class LocalDeltaTable:
 
     def read(self, snapshot: str | None = None) -> pa.Table:
         """Return the rows of a version, by default the newest, in the table's types."""
-        from deltalake import QueryBuilder
-
-        table = self._open(None if snapshot is None else int(snapshot))
-        schema = pa.schema([(name, parse_type(type_)) for name, type_ in _list_columns(table)])
-        found = pa.table(QueryBuilder().register("stored", table).execute("SELECT * FROM stored").read_all())
-        return found.select(schema.names).cast(schema)
+        return _read(self._open(None if snapshot is None else int(snapshot)))
 
     def read_columns(self) -> ColumnTypes:
         return _list_columns(self._open())
@@ -116,42 +129,45 @@ class LocalDeltaTable:
 
     def evolve(self, rows: pa.Table) -> pa.Table:
         """Write all files anew where stored types change; new columns and fields of structs come with the rows."""
-        stored = self.read_columns()
+        table = self._open()
+        stored = _list_columns(table)
         fitted = select_fitted(rows, [*fit_columns(get_columns(rows.schema).types, stored)])
         wanted = dict(get_columns(fitted.schema).types)
         if self.rewrites(wanted, stored):
             widened = pa.schema([(name, parse_type(wanted.get(name, type_))) for name, type_ in stored])
-            self.replace(self.read().cast(widened), self.read_partition_columns())
+            self._write_anew(table, _read(table).cast(widened))
         return fitted
 
     def create(self, rows: pa.Table, partition_by: Sequence[str]) -> None:
         from deltalake.exceptions import DeltaError
 
         try:
-            self._write(rows, "error", partition_by=[*partition_by])
+            self._write(rows, "error", _find_all(rows, partition_by))
         except DeltaError as error:
             if self.exists():
                 raise CommitConflict from error
             raise
 
     def replace(self, rows: pa.Table, partition_by: Sequence[str]) -> None:
-        self._write(rows, "overwrite", schema_mode="overwrite", partition_by=[*partition_by])
+        self._write(rows, "overwrite", _find_all(rows, partition_by), schema_mode="overwrite")
 
     def append(self, rows: pa.Table) -> None:
-        self._write(rows, "append", schema_mode="merge")
+        table = self._open()
+        self._write(rows, "append", table.metadata().partition_columns, table, schema_mode="merge")
 
     def read_partition_columns(self) -> tuple[str, ...]:
         return tuple(self._open().metadata().partition_columns)
 
     def replace_partition(self, rows: pa.Table, partition: Mapping[str, str]) -> None:
         equal = (f"{quote_identifier(name)} = {_quote(value)}" for name, value in partition.items())
-        self._write(rows, "overwrite", schema_mode="merge", predicate=" AND ".join(equal))
+        self._write(rows, "overwrite", [*partition], schema_mode="merge", predicate=" AND ".join(equal))
 
     def merge(self, rows: pa.Table, keys: Sequence[str], within: str | None) -> None:
         """Write all rows anew, as a merge into a dataset of files does."""
-        stored = self.read()
+        table = self._open()
+        stored = _read(table)
         _, parts = merge_rows(rows, keys, [stored], stored.schema, within, repeats=True)
-        self.replace(pa.concat_tables(parts), self.read_partition_columns())
+        self._write_anew(table, pa.concat_tables(parts))
 
     def describe(self, author: str) -> TableVersion:
         newest = self._open().version()
@@ -167,15 +183,52 @@ class LocalDeltaTable:
     def _make_options(self) -> dict[str, str] | None:
         return {**name_delta_options(self._access), **SHORT} if self._access else None
 
-    def _write(self, rows: pa.Table, mode: Literal["error", "append", "overwrite"], **how: Any) -> None:
+    def _write_anew(self, table: DeltaTable, rows: pa.Table) -> None:
+        """Replace the rows of a version that was read, unless another writer has committed since."""
+        columns = table.metadata().partition_columns
+        self._write(rows, "overwrite", columns, table, rebases=False, schema_mode="overwrite")
+
+    def _write(
+        self,
+        rows: pa.Table,
+        mode: Literal["error", "append", "overwrite"],
+        partition_by: Sequence[str],
+        table: DeltaTable | None = None,
+        rebases: bool = True,
+        **how: Any,
+    ) -> None:
         from deltalake import WriterProperties, write_deltalake
 
-        signed, log = sign_delta_commit(self._author, checkpoints=True)
+        rows = name_void(rows)
+        for name in {*partition_by} & {*rows.column_names}:
+            rows = _null_empty_texts(rows, name)
+        signed, log = sign_delta_commit(self._author, checkpoints=True, rebases=rebases)
         write_deltalake(
-            self.location, rows, mode=mode, storage_options=self._make_options(),
+            table or self.location, rows, mode=mode, storage_options=self._make_options(),
             writer_properties=WriterProperties(compression="ZSTD"), commit_properties=signed,
-            post_commithook_properties=log, **how,
+            post_commithook_properties=log, partition_by=[*partition_by],
+            **how,
         )  # fmt: skip
+
+
+def _null_empty_texts(rows: pa.Table, name: str) -> pa.Table:
+    """Return the rows with null for empty texts in a column that splits the table, as the format reads them."""
+    values = rows.column(name)
+    if not pa.types.is_string(values.type):
+        return rows
+    return rows.set_column(rows.column_names.index(name), name, pc.if_else(pc.equal(values, ""), None, values))
+
+
+def _find_all(rows: pa.Table, names: Sequence[str]) -> list[str]:
+    return [find_column(rows.column_names, name) for name in names]
+
+
+def _read(table: DeltaTable) -> pa.Table:
+    from deltalake import QueryBuilder
+
+    schema = pa.schema([(name, parse_type(type_)) for name, type_ in _list_columns(table)])
+    found = pa.table(QueryBuilder().register("stored", table).execute("SELECT * FROM stored").read_all())
+    return found.select(schema.names).cast(schema)
 
 
 def _quote(text: str) -> str:

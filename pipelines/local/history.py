@@ -65,14 +65,15 @@ def read_states(transition: Transition) -> pa.Table | None:
 def _read_table(transition: Transition, schema: pa.Schema) -> pa.Table:
     target = transition.target
     table = open_table(transition.output.format, target.location or "")
-    if (obstacle := table.find_obstacle()) is not None:
-        raise NeedsSpark(f"only Spark reads the history: {obstacle}")
-    rows, size = table.measure()
-    if rows > LOADED_ROWS or size > LOADED_BYTES:
-        raise NeedsSpark(
-            f"only Spark reads the history: it has more than {LOADED_BYTES:,} bytes or {LOADED_ROWS:,} rows"
-        )
-    return fill_columns(table.read(target.snapshot), schema)
+    with table.explain_failures():
+        if (obstacle := table.find_obstacle()) is not None:
+            raise NeedsSpark(f"only Spark reads the history: {obstacle}")
+        rows, size = table.measure()
+        if rows > LOADED_ROWS or size > LOADED_BYTES:
+            raise NeedsSpark(
+                f"only Spark reads the history: it has more than {LOADED_BYTES:,} bytes or {LOADED_ROWS:,} rows"
+            )
+        return fill_columns(table.read(target.snapshot), schema)
 
 
 def write_history(
@@ -99,7 +100,7 @@ def write_history(
         version = _add_validity(named, transition.at)
         states = States(Changes(added=rows.num_rows), run_rows=rows.num_rows)
     else:
-        version, states = _continue(named, transition, earlier, aside)
+        version, states = _continue(rows, transition, earlier, aside)
     changes = transition.finish(states)
     if earlier is not None and not changes.any:
         return None, changes
@@ -146,7 +147,7 @@ def _continue(
 ) -> tuple[pa.Table, States]:
     """Return the next version and what the run has found: each state that changes is followed by its successor."""
     fitted_columns = [*fit_columns([(each.name, format_type(each.type)) for each in rows.schema], _describe(earlier))]
-    rows = select_fitted(rows, fitted_columns)
+    rows = name_void(select_fitted(rows, fitted_columns))
     types = {each.name: each.type for each in earlier.drop_columns(_NAMES).schema} | {
         each.name: each.type for each in rows.schema
     }

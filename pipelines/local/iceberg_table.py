@@ -15,8 +15,9 @@ from pipelines.columns.types import format_type, get_columns, parse_type
 from pipelines.contract.report import TableVersion
 from pipelines.errors import RunError, summarize_error
 from pipelines.filesystem import find_storage_failure, read_file
-from pipelines.local.merging import merge_rows
-from pipelines.local.tables import select_fitted
+from pipelines.language.formats import SPLITTING_TYPES
+from pipelines.local.merging import fill_columns, merge_rows
+from pipelines.local.tables import find_column, name_void, select_fitted
 from pipelines.tables.commits import Commit
 from pipelines.tables.delta import MAX_COMMITS
 from pipelines.tables.iceberg import StoredIcebergTable, has_nested_objects, parse_number, plan_files
@@ -49,15 +50,22 @@ class LocalIcebergTable:
         from pyiceberg.exceptions import CommitFailedException
 
         self._author = author
+        with self.explain_failures("written"):
+            try:
+                if self.exists():
+                    refuse(self.find_obstacle())
+                yield
+            except CommitFailedException as error:
+                raise CommitConflict from error
+
+    @contextmanager
+    def explain_failures(self, done: str = "read") -> Generator[None]:
+        """Raise RunError where the table cannot be read or written."""
         try:
-            if self.exists():
-                refuse(self.find_obstacle())
             yield
-        except CommitFailedException as error:
-            raise CommitConflict from error
         except (TableFault, OSError, ValueError) as error:
-            failure = find_storage_failure(str(error))
-            raise failure or RunError(f"the table cannot be written: {summarize_error(error)}") from error
+            failure = find_storage_failure(f"{error} {error.__cause__}")
+            raise failure or RunError(f"the table cannot be {done}: {summarize_error(error)}") from error
 
     def exists(self) -> bool:
         return self._stored.exists()
@@ -76,8 +84,10 @@ class LocalIcebergTable:
         order = metadata.sort_order_by_id(metadata.default_sort_order_id)
         if metadata.format_version != _FORMAT or (order and order.fields):
             return SparkOnly.FEATURES
-        if any(not isinstance(field.transform, IdentityTransform) for field in table.spec().fields):
-            return SparkOnly.SPLIT
+        types = {field.field_id: format_type(_convert_type(field.field_type)) for field in table.schema().fields}
+        for field in table.spec().fields:
+            if not isinstance(field.transform, IdentityTransform) or types.get(field.source_id) not in SPLITTING_TYPES:
+                return SparkOnly.SPLIT
         if has_nested_objects(table.schema().as_struct()):
             return SparkOnly.NESTED
         deletes = newest is not None and int((newest.summary or {}).get("total-delete-files") or 0)
@@ -111,9 +121,7 @@ class LocalIcebergTable:
 
     def read(self, snapshot: str | None = None) -> pa.Table:
         """Return the rows of a version, by default the newest, in the table's types."""
-        table = self._stored.open(None if snapshot is None else parse_iceberg_snapshot(snapshot).file)
-        schema = pa.schema([(name, parse_type(type_)) for name, type_ in _list_columns(table.schema())])
-        return table.scan().to_arrow().select(schema.names).cast(schema)
+        return _read(self._stored.open(None if snapshot is None else parse_iceberg_snapshot(snapshot).file))
 
     def read_columns(self) -> ColumnTypes:
         return _list_columns(self._stored.open().schema())
@@ -126,7 +134,7 @@ class LocalIcebergTable:
         """Add the columns and fields that the table lacks too."""
         table = self._stored.open()
         stored = _list_columns(table.schema())
-        fitted = select_fitted(rows, fit_columns(get_columns(rows.schema).types, stored, scales=False))
+        fitted = name_void(select_fitted(rows, fit_columns(get_columns(rows.schema).types, stored, scales=False)))
         with table.update_schema() as update:
             update.union_by_name(fitted.schema)
         return fitted
@@ -156,9 +164,10 @@ class LocalIcebergTable:
 
     def merge(self, rows: pa.Table, keys: Sequence[str], within: str | None) -> None:
         """Write all rows anew, as a merge into a dataset of files does."""
-        stored = self.read()
+        table = self._stored.open()
+        stored = _read(table)
         _, parts = merge_rows(rows, keys, [stored], stored.schema, within, repeats=True)
-        self.replace(pa.concat_tables(parts), self.read_partition_columns())
+        self._write_all(table, pa.concat_tables(parts), [field.name for field in table.spec().fields])
 
     def describe(self, author: str) -> TableVersion:
         newest = own = None
@@ -176,10 +185,11 @@ class LocalIcebergTable:
 
     def _write_all(self, table: Table, rows: pa.Table, partition_by: Sequence[str]) -> None:
         """Commit the rows as all rows of a table, after which its log has the earlier snapshots still."""
-        changes = _load_changes()
+        changes, rows = _load_changes(), name_void(rows)
+        partition_by = [find_column(rows.column_names, name) for name in partition_by]
         updates: tuple[TableUpdate, ...] = (changes.RemoveSnapshotRefUpdate(ref_name="main"),)
         wanted, spec = _convert_schema(rows.schema, table.metadata), table.spec().fields
-        if _list_columns(wanted) != _list_columns(table.schema()) or [each.name for each in spec] != [*partition_by]:
+        if _list_columns(wanted) != _list_columns(table.schema()) or [each.name for each in spec] != partition_by:
             updates += _change_columns(table.metadata, wanted, partition_by)
         table.metadata = changes.update_table_metadata(table.metadata, updates)
         with table.transaction() as transaction:
@@ -201,6 +211,11 @@ class LocalIcebergTable:
                 yield file, json.loads(content)
 
 
+def _read(table: Table) -> pa.Table:
+    schema = _make_arrow_schema(table.schema())
+    return table.scan().to_arrow().select(schema.names).cast(schema)
+
+
 def _sum(summary: Any) -> tuple[int, int]:
     """Return the rows and bytes of a snapshot by its summary."""
     rows, size = (int((summary and summary.get(key)) or 0) for key in ("total-records", "total-files-size"))
@@ -211,7 +226,9 @@ def _write_files(transaction: Transaction, rows: pa.Table) -> Iterator[DataFile]
     from pyiceberg.io.pyarrow import _dataframe_to_data_files  # pyright: ignore[reportPrivateUsage]
 
     if rows.num_rows:
-        yield from _dataframe_to_data_files(transaction.table_metadata, rows, transaction._table.io)  # pyright: ignore[reportPrivateUsage]
+        metadata = transaction.table_metadata
+        whole = fill_columns(rows, _make_arrow_schema(metadata.schema()))
+        yield from _dataframe_to_data_files(metadata, whole, transaction._table.io)  # pyright: ignore[reportPrivateUsage]
 
 
 def _convert_schema(schema: pa.Schema, metadata: TableMetadata) -> Schema:
@@ -248,7 +265,11 @@ def _change_columns(metadata: TableMetadata, schema: Schema, partition_by: Seque
 
 
 def _list_columns(schema: Schema) -> ColumnTypes:
-    return [(field.name, format_type(_convert_type(field.field_type))) for field in schema.fields]
+    return [(field.name, format_type(field.type)) for field in _make_arrow_schema(schema)]
+
+
+def _make_arrow_schema(schema: Schema) -> pa.Schema:
+    return pa.schema([(field.name, _convert_type(field.field_type)) for field in schema.fields])
 
 
 def _convert_type(type_: IcebergType) -> pa.DataType:

@@ -100,7 +100,7 @@ def copy_output(rows: pa.Table, output: Output, context: RunContext, since: int)
     if target is None or (output.mode is Mode.IGNORE and target.exists()):
         return
     if output.format in TABLE_FORMATS:
-        write = Write(output.mode, output.keys, output.partition_by, "", since)
+        write = Write(output.mode, output.keys, output.partition_by, "", since, output.within)
         write_table(rows, output.format, str(target), write, Target())
         return
     is_folder = output.mode is Mode.APPEND and target.is_dir()

@@ -22,7 +22,7 @@ from pipelines.local.tables import find_column, name_void
 from pipelines.planning.model import Output
 from pipelines.planning.plan import Plan
 from pipelines.tables.commits import Write, write_version
-from pipelines.tables.protocol import SparkOnly, TableFault
+from pipelines.tables.protocol import SparkOnly
 from pipelines.tables.stored import measure_partitions
 
 LocalTable = LocalDeltaTable | LocalIcebergTable
@@ -43,7 +43,7 @@ def write_table(rows: pa.Table, format_: str, location: str, write: Write, targe
         raise RunError(fault)
     check_merged(write.keys, write.within, rows.column_names)
     check_keys(rows, [find_column(rows.column_names, key) for key in write.keys])
-    version = write_version(open_table(format_, location), name_void(rows), write, target)
+    version = write_version(open_table(format_, location), rows, write, target)
     if write.partition:
         parts = measure_partitions(format_, location, version.snapshot, tuple(write.partition))
         version = replace(version, parts=parts)
@@ -59,12 +59,12 @@ def find_need(plan: Plan, context: RunContext, schema: pa.Schema) -> NeedsSpark 
     location = target.location or _find_own_location(output, context)
     if output.format not in TABLE_FORMATS or location is None:
         return None
-    try:
-        obstacle = _find_obstacle(open_table(output.format, location), plan, target, schema)
-    except UnknownType:
-        obstacle = SparkOnly.TYPES
-    except TableFault as fault:
-        raise RunError(str(fault)) from fault
+    table = open_table(output.format, location)
+    with table.explain_failures():
+        try:
+            obstacle = _find_obstacle(table, plan, target, schema)
+        except UnknownType:
+            obstacle = SparkOnly.TYPES
     return NeedsSpark(f"only Spark writes the output's {output.format} table: {obstacle}") if obstacle else None
 
 
@@ -78,7 +78,8 @@ def _find_obstacle(table: LocalTable, plan: Plan, target: Target, schema: pa.Sch
     types = dict(get_columns(schema).types)
     if not all(_is_stored(field.type) for field in schema):
         return SparkOnly.TYPES
-    if not {types.get(name, "string") for name in plan.output.partition_by} <= SPLITTING_TYPES:
+    known = {name.casefold(): type_ for name, type_ in types.items()}
+    if not {known.get(name.casefold(), "string") for name in plan.output.partition_by} <= SPLITTING_TYPES:
         return SparkOnly.SPLIT
     if (obstacle := table.find_column_obstacle(name_void(schema.empty_table()).schema)) is not None:
         return obstacle

@@ -63,14 +63,13 @@ class NextVersion:
 def build_next_version(rows: DataFrame, transition: Transition, aside: DataFrame | None = None) -> NextVersion:
     """Return the rows of the next version, in which keys of rows that were set `aside` stay as they are."""
     transition.check_columns(rows.columns)
-    named = name_void(rows)
     if not transition.continues:
-        run, observed = _observe_keys(named, transition.output.keys), Observation()
+        run, observed = _observe_keys(name_void(rows), transition.output.keys), Observation()
         begun = run.rows.drop(_FAULT).observe(observed, *_count_added())
         return NextVersion(_add_validity(begun, transition.at), run, observed)
     earlier = _read_earlier(rows.sparkSession, transition)
     known = [each for each in earlier.dtypes if each[0] not in HISTORY_TYPES]
-    fitted = select_fitted(named, fit_columns(named.dtypes, known))
+    fitted = name_void(select_fitted(rows, fit_columns(rows.dtypes, known)))
     return _join(earlier, _observe_keys(fitted, transition.output.keys), transition, aside)
 
 

@@ -51,7 +51,7 @@ from pipelines.planning.stage import STAGES, Export, Sink
 from pipelines.spark.dataframes import write_files
 from pipelines.spark.tasks import iter_batches
 from pipelines.tables.commits import Write, write_version
-from pipelines.tables.spark_rows import list_covered, name_void, select_fitted
+from pipelines.tables.spark_rows import list_covered, select_fitted
 from pipelines.tables.spark_tables import open_table
 from pipelines.tables.stored import measure_partitions
 
@@ -135,7 +135,7 @@ def write_table(rows: DataFrame, format_: str, location: str, write: Write, targ
     if fault := describe_unnamable_column(format_, list_fields(rows.dtypes)):
         raise RunError(fault)
     _check_keys(rows, write.keys)
-    version = write_version(open_table(rows.sparkSession, format_, location), name_void(rows), write, target)
+    version = write_version(open_table(rows.sparkSession, format_, location), rows, write, target)
     if write.partition:
         parts = measure_partitions(format_, location, version.snapshot, tuple(write.partition))
         version = replace(version, parts=parts)
@@ -258,15 +258,20 @@ class Saves:
 
     def copy_output(self, rows: DataFrame, output: Output) -> None:
         """Write the output also to its path, if that is in a bucket of the user or of a machine without a service."""
-        address = self._context.resolve_address(output.path) if output.path else None
-        if output.own_path and not address and self._context.saves_folder is None:
-            self.write(_make_sink(output, output.own_path), rows)
+        path = output.own_path
+        address = self._context.resolve_address(path) if path else None
+        if path is None or not (address or self._context.saves_folder is None):
             return
-        if address and output.format in TABLE_FORMATS:
-            write = Write(output.mode, output.keys, output.partition_by, "", self._since)
-            self._moves.append(partial(write_table, rows, output.format, address, write, Target()))
-        elif address and not (output.mode is Mode.IGNORE and self._context.has_rows(output.path or "")):
-            one_file = self.writes_file(_make_sink(output, output.path or ""))
+        if output.mode is Mode.IGNORE and self._context.has_rows(path):
+            return
+        if output.format in TABLE_FORMATS:
+            location = address or str(self._context.resolve_local_target(path))
+            write = Write(output.mode, output.keys, output.partition_by, "", self._since, output.within)
+            self._moves.append(partial(write_table, rows, output.format, location, write, Target()))
+        elif not address:
+            self.write(_make_sink(output, path), rows)
+        else:
+            one_file = self.writes_file(_make_sink(output, path))
             folder = self._stage_upload(address, output.mode, one_file)
             write_files(rows.coalesce(1) if one_file else rows, folder, output.format, output.partition_by)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from pipelines.tables.protocol import (
     TARGET_BYTES,
     CommitConflict,
     MergedFiles,
+    SparkOnly,
     TableFault,
     Values,
     find_table_access,
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 _PLAIN_WRITER = 2  # later versions of the protocol have features that a table may use
 # what a table may use of newer versions of the format and still be read file by file
 _READABLE_FEATURES = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", "typeWidening"})
+_UNOPENED = re.compile(r"[\\\[\]^|]|%[0-9A-Fa-f]{2}")
 _UNQUOTED = "/!$&'()+,:;=@"  # and letters, digits and _.-~
 
 _PLAIN_FEATURES = frozenset({"appendOnly", "invariants", "timestampNtz"})  # which deltalake writes as Spark does
@@ -75,7 +78,7 @@ class StoredDeltaTable:
 
         with _explain_failures():
             table = open_delta_table(self._location, self._access)
-            if str(table.version()) != snapshot or not keeps_paths(table) or not keeps_bounds(read_schema(table)):
+            if str(table.version()) != snapshot or not keeps_paths(table) or find_type_obstacle(read_schema(table)):
                 return None
             signed, log = sign_delta_commit(author)
             try:
@@ -116,11 +119,21 @@ def _explain_failures() -> Generator[None]:
 def open_delta_table(
     location: str, access: S3Access | None, version: int | None = None, limits: Mapping[str, str] = _NO_LIMITS
 ) -> DeltaTable:
-    """Return the table at an address, by default its newest version; raise DeltaError, OSError or ValueError."""
+    """Return the table at an address, by default its newest version.
+
+    Raises TableFault for a place that deltalake cannot open, or else DeltaError, OSError or ValueError.
+    """
     from deltalake import DeltaTable  # a large library, for instances with Delta tables only
 
+    if not can_open(location):
+        raise TableFault(f"This Delta table is left to Spark: {SparkOnly.PLACE}.", "unsupported-table")
     options = {**name_delta_options(access), **limits} if access else None
     return DeltaTable(location, version=version, storage_options=options)
+
+
+def can_open(location: str) -> bool:
+    """Return whether deltalake opens a folder: 1.6 panics, or looks in another one, by characters of its path."""
+    return _UNOPENED.search(location) is None
 
 
 def name_delta_options(access: S3Access) -> dict[str, str]:
@@ -144,14 +157,17 @@ def name_delta_options(access: S3Access) -> dict[str, str]:
     }
 
 
-def sign_delta_commit(author: str, checkpoints: bool = False) -> tuple[CommitProperties, PostCommitHookProperties]:
+def sign_delta_commit(
+    author: str, checkpoints: bool = False, rebases: bool = True
+) -> tuple[CommitProperties, PostCommitHookProperties]:
     """Return the properties of a commit by an author, which deletes nothing of the log.
 
-    With `checkpoints` one is written where it is due, so that readers need not read a long log from its start.
+    With `checkpoints` one is written where it is due, so that readers need not read a long log from its start. One that
+    `rebases` becomes the next version after rows that another writer has added meanwhile.
     """
     from deltalake import CommitProperties, PostCommitHookProperties
 
-    signed = CommitProperties(custom_metadata={"userMetadata": author})
+    signed = CommitProperties({"userMetadata": author}, max_commit_retries=None if rebases else 0)
     return signed, PostCommitHookProperties(create_checkpoint=checkpoints, cleanup_expired_logs=False)
 
 
@@ -171,23 +187,29 @@ def read_schema(table: DeltaTable) -> pa.Schema:
     return pa.schema(table.schema())
 
 
-def keeps_bounds(schema: pa.Schema) -> bool:
-    """Return whether values are within the bounds that deltalake writes to a table's log.
+def find_type_obstacle(schema: pa.Schema) -> SparkOnly | None:
+    """Return why deltalake must not write columns of these types; None where it can.
 
-    It has those of decimals as floating point numbers. Beyond 15 digits a value may be outside of them, and readers
-    then leave the file out.
+    It has the bounds of decimals as floating point numbers. Beyond 15 digits a value may be outside of them, and
+    readers then leave the file out. It does not read a map of objects from files in which these have fewer fields.
     """
-    return all(digits <= sys.float_info.dig for field in schema for digits in _list_digits(field.type))
-
-
-def _list_digits(type_: pa.DataType) -> Iterator[int]:
-    """Yield the digits of each decimal in a type."""
     import pyarrow as pa
 
-    if pa.types.is_decimal(type_):
-        yield type_.precision
-    for place in range(type_.num_fields):
-        yield from _list_digits(type_.field(place).type)
+    types = [part for field in schema for part in _list_parts(field.type)]
+    if any(pa.types.is_decimal(each) and each.precision > sys.float_info.dig for each in types):
+        return SparkOnly.BOUNDS
+    maps = (each for each in types if pa.types.is_map(each))
+    return SparkOnly.MAPS if any(pa.types.is_struct(part) for each in maps for part in _list_parts(each)) else None
+
+
+def _list_parts(type_: pa.DataType) -> Iterator[pa.DataType]:
+    """Yield a type and those of its items and fields."""
+    import pyarrow as pa
+
+    yield type_
+    fields = (type_.field(place).type for place in range(type_.num_fields))
+    for each in (type_.key_type, type_.item_type) if pa.types.is_map(type_) else fields:
+        yield from _list_parts(each)
 
 
 def is_plain(table: DeltaTable) -> bool:
@@ -243,6 +265,6 @@ def restore_delta_table(location: str, version: int, author: str) -> bool:
         table.restore(version, commit_properties=signed, post_commithook_properties=log)
     except CommitFailedError as error:
         raise CommitConflict from error
-    except (DeltaError, OSError, ValueError):  # Spark reports what fails there too
+    except (DeltaError, OSError, ValueError, TableFault):  # Spark reports what fails there too
         return False
     return True

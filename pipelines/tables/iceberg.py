@@ -136,6 +136,7 @@ class StoredIcebergTable:
 
     def open(self, file: str | None = None) -> Table:
         """Return the table as one of its metadata files describes it, by default the newest."""
+        from pyiceberg.exceptions import ValidationError
         from pyiceberg.io import load_file_io
         from pyiceberg.serializers import FromInputFile
         from pyiceberg.table import Table
@@ -146,7 +147,7 @@ class StoredIcebergTable:
         try:
             io = load_file_io(properties, address)
             metadata = FromInputFile.table_metadata(io.new_input(address))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, ValidationError) as error:
             raise make_log_fault("Iceberg") from error
         spelled = f"{metadata.location.rstrip('/')}/{_LOG}/{name}"  # as Spark, which reads earlier ones, spells it
         return Table(("spindle", "table"), metadata, spelled, io, self._make_catalog(properties))
@@ -268,7 +269,8 @@ def _group_small_files(table: Table) -> Iterator[list[FileScanTask]]:
     """Yield several small files of one partition each, which together are no larger than a large file."""
     groups: dict[object, list[FileScanTask]] = {}
     for task in table.scan().plan_files():
-        if task.file.file_size_in_bytes >= TARGET_BYTES:
+        is_nan = any(value != value for value in task.file.partition)  # whose rows pyiceberg 0.12 would lose
+        if is_nan or task.file.file_size_in_bytes >= TARGET_BYTES:
             continue
         place = (task.file.spec_id, repr(task.file.partition))
         group = groups.setdefault(place, [])

@@ -19,9 +19,11 @@ class SparkOnly(StrEnum):
 
     FEATURES = "the table has features that only Spark writes"
     PATHS = "the table's log spells paths of files as only Spark does"
+    PLACE = "deltalake opens no folder with one of \\[]^| or with % and two digits in its path"
     SPLIT = "the table is split by other than whole values of texts, whole numbers, dates and truth values"
     TYPES = "a column has a type that only Spark stores in tables"
     BOUNDS = "deltalake rounds the bounds of decimals of more than 15 digits, by which readers leave files out"
+    MAPS = "deltalake does not read maps of objects to which later files add fields"
     NESTED = "pyiceberg makes empty lists and maps of objects of those that are null"
     SIZE = "the rows of the table that have to be written anew are too many or too large"
 

@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, DataFrameWriterV2, SparkSession
 from pyspark.sql import functions as F
 
-from pipelines.columns.appending import FittedColumn, fit_columns
+from pipelines.columns.appending import ColumnTypes, FittedColumn, fit_columns
 from pipelines.columns.widening import adds_fields_only
 from pipelines.contract.report import TableVersion
 from pipelines.language.columns import quote_column, quote_fields, quote_text
@@ -23,7 +23,7 @@ from pipelines.tables.delta import MAX_COMMITS, read_delta_log, restore_delta_ta
 from pipelines.tables.delta_functions import allow_delta_functions
 from pipelines.tables.protocol import CommitConflict
 from pipelines.tables.snapshots import get_version_option, name_iceberg_snapshot, parse_iceberg_snapshot
-from pipelines.tables.spark_rows import GONE, list_covered, mark_gone, select_fitted
+from pipelines.tables.spark_rows import GONE, list_covered, mark_gone, name_void, select_fitted
 
 DELTA_AUTHOR = "spark.databricks.delta.commitInfo.userMetadata"  # settings of a session that sign its commits
 _ICEBERG_AUTHOR = "spark.sql.iceberg.snapshot-property.spindle.author"
@@ -75,7 +75,7 @@ class DeltaTable:
         Delta's own type widening keeps the files, but Trino leaves these columns out, and deltalake refuses the table.
         """
         stored = self._spark.read.format("delta").load(self.location)
-        fitted = select_fitted(rows, fit_columns(rows.dtypes, stored.dtypes))
+        fitted = name_void(select_fitted(rows, fit_columns(rows.dtypes, stored.dtypes)))
         wanted = dict(fitted.dtypes)
         columns = [FittedColumn(name, name, wanted.get(name, type_)) for name, type_ in stored.dtypes]
         if not all(adds_fields_only(type_, each.type) for (_, type_), each in zip(stored.dtypes, columns, strict=True)):
@@ -83,14 +83,15 @@ class DeltaTable:
         return fitted
 
     def create(self, rows: DataFrame, partition_by: Sequence[str]) -> None:
-        rows.write.format("delta").mode("errorifexists").partitionBy(*partition_by).save(self.location)
+        name_void(rows).write.format("delta").mode("errorifexists").partitionBy(*partition_by).save(self.location)
 
     def replace(self, rows: DataFrame, partition_by: Sequence[str]) -> None:
-        writer = rows.write.format("delta").mode("overwrite").option("overwriteSchema", True)
+        writer = name_void(rows).write.format("delta").mode("overwrite").option("overwriteSchema", True)
         writer.partitionBy(*partition_by).save(self.location)
 
     def append(self, rows: DataFrame) -> None:
-        rows.write.format("delta").mode("append").option("mergeSchema", True).save(self.location)
+        whole = _complete(rows, self.read_columns())  # Delta asks for the columns that split the table
+        whole.write.format("delta").mode("append").option("mergeSchema", True).save(self.location)
 
     def read_partition_columns(self) -> tuple[str, ...]:
         return tuple(self._load_snapshot().metadata().partitionSchema().fieldNames())
@@ -187,7 +188,7 @@ class IcebergTable:
 
     def evolve(self, rows: DataFrame) -> DataFrame:
         """Add the columns and fields that the table lacks too."""
-        fitted = select_fitted(rows, fit_columns(rows.dtypes, self.read_columns(), scales=False))
+        fitted = name_void(select_fitted(rows, fit_columns(rows.dtypes, self.read_columns(), scales=False)))
         java: Any = fitted
         schema = self._iceberg.spark.SparkSchemaUtil.convert(java._jdf.schema())
         self._tables.load(self.location).updateSchema().unionByNameWith(schema).commit()
@@ -200,14 +201,14 @@ class IcebergTable:
         self._make_writer(rows, partition_by).replace()
 
     def append(self, rows: DataFrame) -> None:
-        self._complete(rows).writeTo(self._name).append()
+        _complete(rows, self.read_columns()).writeTo(self._name).append()
 
     def read_partition_columns(self) -> tuple[str, ...]:
         return tuple(field.name() for field in self._tables.load(self.location).spec().fields())
 
     def replace_partition(self, rows: DataFrame, partition: Mapping[str, str]) -> None:
         conditions = [F.col(quote_column(name)) == value for name, value in partition.items()]
-        self._complete(rows).writeTo(self._name).overwrite(reduce(Column.__and__, conditions))
+        _complete(rows, self.read_columns()).writeTo(self._name).overwrite(reduce(Column.__and__, conditions))
 
     def merge(self, rows: DataFrame, keys: Sequence[str], within: str | None) -> None:
         gone = _find_gone(self.read(next(self.iter_commits()).snapshot), rows, keys, within)
@@ -244,17 +245,8 @@ class IcebergTable:
         written = int(summary.get("added-records") or 0) if summary.get("spindle.author") == author else None
         return TableVersion(name, total, size, tuple(rows.dtypes), written=written)
 
-    def _complete(self, rows: DataFrame) -> DataFrame:
-        """Return the rows with all columns of the table, null where the rows have none."""
-        given = {*rows.columns}
-        columns = (
-            F.col(quote_column(name)) if name in given else F.lit(None).cast(quote_fields(type_)).alias(name)
-            for name, type_ in self.read_columns()
-        )
-        return rows.select(*columns)
-
     def _make_writer(self, rows: DataFrame, partition_by: Sequence[str]) -> DataFrameWriterV2:
-        writer = rows.writeTo(self._name).using("iceberg").tableProperty("format-version", "2")
+        writer = name_void(rows).writeTo(self._name).using("iceberg").tableProperty("format-version", "2")
         if partition_by:
             # Spark reads the name, without its quotes, once more
             writer = writer.partitionedBy(*(F.col(quote_column(quote_column(name))) for name in partition_by))
@@ -300,6 +292,14 @@ def _is_conflict(error: PySparkException | Py4JJavaError) -> bool:
     condition = error.getCondition() if isinstance(error, PySparkException) else None
     text = f"{condition or ''} {str(error)[:2000]}"
     return any(name in text for name in _CONFLICTS)
+
+
+def _complete(rows: DataFrame, columns: ColumnTypes) -> DataFrame:
+    """Return the rows with all columns of a table, null where they have none, and then their others."""
+    given = dict.fromkeys(rows.columns)
+    lacking = (F.lit(None).cast(quote_fields(type_)).alias(name) for name, type_ in columns if name not in given)
+    names = dict.fromkeys(name for name, _ in columns) | given
+    return rows.select("*", *lacking).select(*map(quote_column, names))
 
 
 def _find_gone(stored: DataFrame, rows: DataFrame, keys: Sequence[str], within: str | None) -> DataFrame | None:

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 
 from pipelines.errors import RunError
 from pipelines.language.engines import EngineName
+from tests.support.libraries import needs_libraries
 from tests.support.pipelines import Run, load_table
 
 
@@ -41,3 +43,13 @@ def test_rows_of_other_formats_are_written_as_save_stages_write_them(run: Run, t
         load_table(tmp_path, "n,m\n2,a\n1,b\n", f"output: {{path: {tmp_path}/parts, format: json, partitionBy: [n]}}\n")
     )
     assert {path.name for path in (tmp_path / "parts").glob("n=*")} == {"n=1", "n=2"}
+
+
+@needs_libraries
+@pytest.mark.parametrize("engine", [EngineName.LOCAL, EngineName.SPARK])
+def test_a_table_has_no_former_rows_of_what_it_merges_within(run: Run, tmp_path: Path, engine: EngineName) -> None:
+    output = f"{{path: {tmp_path}/chunks, format: delta, mode: merge, keys: [doc, n], within: doc}}"
+    for rows in ("a,1\na,2\nb,1\n", "a,1\n"):
+        run(load_table(tmp_path, f"doc,n\n{rows}", f"output: {output}\nspindle: {{engine: {engine}}}\n"))
+    stored = DeltaTable(f"{tmp_path}/chunks").to_pyarrow_table().to_pylist()
+    assert sorted((row["doc"], row["n"]) for row in stored) == [("a", "1"), ("b", "1")]

@@ -32,6 +32,7 @@ from pipelines.spark.output import write_table
 from pipelines.stages.sql_tables import open_table
 from pipelines.tables import spark_tables
 from pipelines.tables.commits import Write
+from pipelines.tables.protocol import SparkOnly
 from tests.support.libraries import needs_libraries
 
 pytestmark = needs_libraries
@@ -57,6 +58,7 @@ COLUMNS: dict[str, tuple[str, list[Any]]] = {
     "tags": ("array<string>", [["a", None], [], None]),
     "sizes": ("map<string,int>", [[("a", 1), ("b", None)], [], None]),
     "place": ("struct<n:string,at:struct<x:double>>", [{"n": "é", "at": {"x": 1.0}}, {"n": None, "at": None}, None]),
+    "notes": ("map<string,struct<n:int>>", [[("a", {"n": 1}), ("b", None)], [], None]),
     "parts": ("array<struct<n:int>>", [[{"n": 1}, None], [], None]),
 }  # fmt: skip
 
@@ -83,7 +85,8 @@ class Writers:
         else:
             file = self.folder / f"{len(self.written)}.parquet"
             pq.write_table(name_void(rows), file)
-            frame = self.spark.read.parquet(str(file))
+            void = {each.name: F.lit(None) for each in rows.schema if pa.types.is_null(each.type)}
+            frame = self.spark.read.parquet(str(file)).withColumns(void)
             written = write_table(frame, self.format, self.location, write, self.target)
         assert written.table is not None
         self.target = replace(
@@ -135,8 +138,8 @@ def assert_equal(spark: SparkSession, folder: Path, format_: str, *writes: Any, 
 
 @FORMATS
 def test_runners_write_equal_values_of_all_types(spark: SparkSession, tmp_path: Path, format_: str) -> None:
-    left_out = {"delta": "large", "iceberg": "parts"}[format_]  # which stay with Spark
-    rows = make_rows(**{name: each for name, each in COLUMNS.items() if name != left_out})
+    left_out = {"delta": ("large", "notes"), "iceberg": ("parts", "notes")}[format_]  # which stay with Spark
+    rows = make_rows(**{name: each for name, each in COLUMNS.items() if name not in left_out})
     empty = rows.slice(0, 0)
     again = (rows, {"mode": Mode.APPEND})
     shown = assert_equal(spark, tmp_path, format_, (rows, {}), again, (empty, {"mode": Mode.APPEND}), (empty, {}))
@@ -152,11 +155,13 @@ def test_runners_write_equal_values_of_all_types(spark: SparkSession, tmp_path: 
         assert table.where(equal).count() == 1, name
 
 
-@pytest.mark.parametrize(("format_", "column"), [("delta", "large"), ("iceberg", "parts")])
+@pytest.mark.parametrize(("format_", "column"), [("delta", "large"), ("delta", "notes"), ("iceberg", "parts")])
 def test_columns_that_a_library_would_store_otherwise_stay_with_spark(
     tmp_path: Path, format_: str, column: str
 ) -> None:
     table = table_output.open_table(format_, str(tmp_path / "table"))
+    table.create(make_rows(id=("int", [1]), price=("double", [1.5])), ["price"])
+    assert table.find_obstacle() is SparkOnly.SPLIT
     assert table.find_column_obstacle(make_rows(**{column: COLUMNS[column]}).schema) is not None
     assert table.find_column_obstacle(make_rows(id=COLUMNS["id"], cost=COLUMNS["cost"]).schema) is None
 
@@ -204,7 +209,7 @@ def test_runners_evolve_columns_alike(spark: SparkSession, tmp_path: Path, forma
         parts=("array<struct<N:bigint,m:string>>", [[{"N": 2, "m": "c"}, None], None]),
         new=("string", ["n", None]), empty=("void", [None, None]),
     )  # fmt: skip
-    narrow = make_rows(id=("tinyint", [3]), cost=("decimal(4,1)", [Decimal("2.5")]))
+    narrow = make_rows(id=("tinyint", [3]), cost=("decimal(4,1)", [Decimal("2.5")]), ratio=("void", [None]))
     if format_ == "iceberg":
         first, wider = first.drop_columns(["parts"]), wider.drop_columns(["parts"])
     shown = assert_equal(spark, tmp_path, format_, *((rows, {"mode": Mode.APPEND}) for rows in (first, wider, narrow)))
@@ -241,12 +246,15 @@ def test_runners_merge_alike(spark: SparkSession, tmp_path: Path, format_: str) 
 
 @FORMATS
 def test_runners_split_tables_alike(spark: SparkSession, tmp_path: Path, format_: str) -> None:
-    texts = ["Köln + x.1", "a/b=c", 'it\'s "so" %41', "null", None, "\\d"]
+    texts = ["Köln + x.1", "a/b=c", 'it\'s "so" %41', "null", None, "\\d", "", "x"]
     rows = make_rows(
-        id=("int", [*range(6)]), città=("string", texts), day=("date", [date(2026, 1, 1), None] * 3),
-        n=("int", [-1, None] * 3), flag=("boolean", [True, None] * 3),
+        id=("int", [*range(8)]), città=("string", texts), day=("date", [date(2026, 1, 1), None] * 4),
+        n=("int", [-1, None] * 4), flag=("boolean", [True, None] * 4),
     )  # fmt: skip
     by = ["città", "day", "n", "flag"]
-    orders = [["local"], ["spark"], ["local", *["spark"] * 3]]  # what Spark has spelled in a Delta table stays with it
-    writes = ((rows, {"by": by}), (rows, {"mode": Mode.APPEND, "by": by}), (rows, {"by": by[:1]}), (rows, {}))
+    orders = [["local"], ["spark"], ["local", *["spark"] * 9]]  # what Spark has spelled in a Delta table stays with it
+    lacking, more = rows.select(["id"]), {"mode": Mode.APPEND, "by": by}
+    merge = (lacking.slice(5), {"mode": Mode.MERGE, "keys": ["id"]})
+    again = ((rows, {"by": ["CITTÀ"]}), (rows, {}))
+    writes = ((rows, {"by": by}), merge, (rows, more), (lacking, more), *again)
     assert_equal(spark, tmp_path, format_, *writes, orders=orders if format_ == "delta" else ORDERS)

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, TableFeatures, write_deltalake
 
+from pipelines.columns.types import parse_type
 from pipelines.errors import RunError
 from pipelines.filesystem import STORAGE_ACCESS, S3Access
 from pipelines.local.delta_table import NO_CONDITIONS, LocalDeltaTable
@@ -27,6 +28,7 @@ from pipelines.tables.delta import (
     name_delta_options,
     restore_delta_table,
 )
+from pipelines.tables.protocol import SparkOnly, TableFault
 from tests.support.s3 import get_bucket
 
 AUTHOR = "execution:1"
@@ -39,7 +41,7 @@ class Lake:
         self.location = location
         self.options = name_delta_options(access) if access else None
 
-    def append(self, **columns: list[Any]) -> None:
+    def append(self, **columns: Any) -> None:
         write_deltalake(
             self.location, pa.table(columns), mode="append", schema_mode="merge", storage_options=self.options
         )
@@ -80,15 +82,34 @@ def test_an_earlier_version_is_restored_by_a_commit_of_its_author(lake: Lake) ->
     assert lake.read() == [{"id": 1, "price": None}, {"id": 2, "price": 1.5}]
 
 
-@pytest.mark.parametrize(("amount", "is_merged"), [("9007199254740.99", True), ("90071992547409.93", False)])
-def test_files_are_merged_unless_their_bounds_would_be_beside_the_values(
-    tmp_path: Path, amount: str, is_merged: bool
+@pytest.mark.parametrize(
+    ("type_", "paid", "is_merged"),
+    [
+        ("array<struct<amount:decimal(15,2)>>", [{"amount": Decimal("9007199254740.99")}], True),
+        ("array<struct<amount:decimal(16,2)>>", [{"amount": Decimal("90071992547409.93")}], False),  # beside its bounds
+        ("map<string,map<string,int>>", [("card", [("amount", 1)])], True),
+        ("map<string,array<struct<amount:int>>>", [("card", [{"amount": 1}])], False),
+    ],
+)
+def test_files_are_merged_unless_deltalake_would_change_their_rows(
+    tmp_path: Path, type_: str, paid: Any, is_merged: bool
 ) -> None:
     lake = Lake(str(tmp_path))
     for id_ in (1, 2):
-        lake.append(id=[id_], paid=[[{"amount": Decimal(amount)}]])
+        lake.append(id=[id_], paid=pa.array([paid], parse_type(type_)))
     assert (StoredDeltaTable(str(tmp_path), None).merge_files("1", AUTHOR) is not None) is is_merged
     assert len(lake.read()) == 2
+
+
+@pytest.mark.parametrize("name", ["per%20cent", "a%2fb", "[x]", "a|b", "a^b", "a\\b"])
+def test_folders_that_deltalake_cannot_open_are_left_to_spark(tmp_path: Path, name: str) -> None:
+    location, schema = f"{tmp_path}/{name}", pa.schema([("id", pa.int64())])
+    assert LocalDeltaTable(location).find_column_obstacle(schema) is SparkOnly.PLACE
+    assert LocalDeltaTable(location).find_obstacle() is SparkOnly.PLACE
+    assert not restore_delta_table(location, 0, AUTHOR)
+    with pytest.raises(TableFault, match="left to Spark"):
+        StoredDeltaTable(location, None).list_files("0")
+    LocalDeltaTable(f"{tmp_path}/100% é {{x}}*?#").create(pa.table({"id": [1]}), ())
 
 
 def test_a_commit_of_another_writer_comes_first(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -29,9 +30,9 @@ class Lake:
         self.table = open_table(spark, format_, str(folder / "prices"))
         self.stored = open_stored_table(format_, str(folder / "prices"), None)
 
-    def append(self, id_: int, publish: bool = True) -> str:
-        rows = self.spark.createDataFrame([(id_, f"row {id_}")], "id bigint, name string")
-        write = Write(Mode.APPEND, (), (), f"execution-{id_}", int(time.time() * 1000))
+    def append(self, id_: int, publish: bool = True, share: float = 0.5, by: tuple[str, ...] = ()) -> str:
+        rows = self.spark.createDataFrame([(id_, f"row {id_}", share)], "id bigint, name string, share double")
+        write = Write(Mode.APPEND, (), by, f"execution-{id_}", int(time.time() * 1000))
         snapshot = write_version(self.table, rows, write, self.target).snapshot
         if publish:
             self.target = replace(self.target, exists=True, format=self.format, snapshot=snapshot)
@@ -79,6 +80,14 @@ def test_a_commit_that_was_merged_and_never_published_is_taken_back(lake: Lake) 
     lake.target = replace(lake.target, snapshot=published)
     time.sleep(0.05)
     assert lake.read(lake.append(4)) == [1, 2, 4]
+
+
+def test_rows_of_partitions_of_all_numbers_stay(lake: Lake) -> None:
+    for id_, share in enumerate([0.5, 0.5, math.nan, math.nan]):
+        lake.append(id_, share=share, by=("share",))
+    merged = lake.stored.merge_files(lake.target.snapshot or "", "maintenance:1")
+    assert merged is not None
+    assert lake.read(merged.snapshot) == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("lake", ["iceberg"], indirect=True)
