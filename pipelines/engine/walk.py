@@ -20,7 +20,7 @@ from pipelines.errors import NeedsSpark, RunError, summarize_error
 from pipelines.extract.rows import Link
 from pipelines.fetch.requests import RequestTemplate
 from pipelines.incremental.options import Tracking
-from pipelines.language.columns import ENGINE_COLUMNS, Columns
+from pipelines.language.columns import ENGINE_COLUMNS, Columns, list_own_columns
 from pipelines.language.engines import EngineName
 from pipelines.planning.plan import Kind, Plan, Step, find_last_fetches, find_link_limits
 from pipelines.planning.planner import check_references
@@ -118,7 +118,9 @@ class Engine(ABC, Generic[Rows]):
                 else:
                     segment.wanted_pages = max(wanted, 1)
             segment.changes = self._plan.count_changes(step)
-            segment.add(step.key, stage, self._build_request(stage, segment.after), self._track(step, stage))
+            segment.add(
+                step.key, stage, self._build_request(stage, segment.after), self._track(step, stage, segment.after)
+            )
         elif isinstance(stage, RowStage):
             segment.add(step.key, stage)
         return segment
@@ -131,7 +133,7 @@ class Engine(ABC, Generic[Rows]):
             links = self._exchange(self._rename(rows, "_requestedUrl"))
             request, changes = self._build_request(stage, columns), self._plan.count_changes(step)
             segment = Segment(links, step.key, columns, fetches=True, request=request, changes=changes)
-            segment.tracking, segment.fetching = self._track(step, stage), stage.fetching
+            segment.tracking, segment.fetching = self._track(step, stage, Columns()), stage.fetching
             return segment
         return Segment(self._count_rows(step, rows), step.key, columns)
 
@@ -155,21 +157,25 @@ class Engine(ABC, Generic[Rows]):
         rows = links if is_one or wanted is not None else self._exchange(links)
         changes = self._plan.count_changes(step)
         following = Segment(rows, step.key, columns, in_one_task=is_one, wanted=wanted, changes=changes)
-        return following.fetch_links(stage, self._build_request(stage, columns), self._track(step, stage))
+        return following.fetch_links(stage, self._build_request(stage, columns), self._track(step, stage, columns))
 
-    def _track(self, step: Step, stage: LinkStage | Source) -> Tracking | None:
-        """Return how the step treats known pages; None where it requests all pages and they give no rows."""
+    def _track(self, step: Step, stage: LinkStage | Source, before: Columns) -> Tracking | None:
+        """Return how the step treats known pages; None where it requests all pages and they give no rows.
+
+        A page that has not changed gives no row, so none is asked about where rows have columns from `before` it.
+        """
         known = self._context.known
         if self._incremental is None or known is None or step.key not in self._last_fetches:
             return None
         how, explores = stage.fetching, isinstance(stage, LinkStage) and stage.max_depth is not None
         is_followed, is_plain = explores or how.pagination is not None, how.browsing is None and how.file_limit is None
+        is_alone = not before.open and not list_own_columns(before)
         return Tracking(
             job=known.job,
             known=known.earlier,
             recheck_seconds=self._incremental.recheck_seconds,
             asks_all=is_followed,
-            has_validators=bool(self._incremental.keys) and is_plain and not is_followed,
+            has_validators=bool(self._incremental.keys) and is_plain and is_alone and not is_followed,
         )
 
     def _build_request(self, stage: LinkStage | Source, columns: Columns) -> RequestTemplate | None:

@@ -10,10 +10,12 @@ from pipelines.extract.document import Element
 _CANDIDATE = re.compile(r"(?P<url>[^\s,](?:\S*[^\s,])?)(?:,+|\s+(?P<size>[^,]*)|\Z)")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)([wx])")
 _PLACEHOLDER = re.compile(
-    r"(?:\A|[/_.-])(?:1x1|blank|dummy|empty|lazy|loading|pixel|placeholder|spacer|transparent)[^/]*\Z", re.IGNORECASE
+    r"(?:\A|[/_.-])(?:(?:1x1|blank|dummy|empty|lazy|loading|pixel|placeholder|spacer|transparent)[^/]*"
+    r"|(?:gr[ae]y|loader|no[-_]?(?:image|img|photo))\.\w+)\Z",
+    re.IGNORECASE,
 )
 _SETS = ("srcset", "data-srcset", "data-lazy-srcset")
-_LATE = ("data-src", "data-lazy-src", "data-original")  # which a script puts in the place of src
+_LATE = ("data-src", "data-lazy-src", "data-lazy", "data-original")  # which a script puts in the place of src
 
 
 def find_source(element: Element) -> str | None:

@@ -31,8 +31,8 @@ def _unwrap(text: str) -> str:
     """Remove a comment around the text, in linear time; a single pattern would take quadratic time on spaces."""
     opening = _OPENING.match(text)
     content = (text[opening.end() :] if opening else text).rstrip(_AFTER)
-    if content.endswith("]]>"):
-        return content[:-3].rstrip().removesuffix("//")
+    if (ending := content.removesuffix("*/").rstrip()).endswith("]]>"):
+        return ending[:-3].rstrip().removesuffix("//").removesuffix("/*")
     return content.removesuffix("-->")
 
 

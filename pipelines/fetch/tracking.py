@@ -12,7 +12,9 @@ _TRACKING = """
     hsctatracking _openstat wickedid s_cid ef_id epik irclickid rb_clickid sscid zanpid _branch_match_id _bta_c _bta_tid
     _ga _gl _ke ml_subscriber ml_subscriber_hash cmpid
 """
-_SESSIONS = frozenset(("jsessionid", "phpsessid", "aspsessionid", "sessionid", "session_id", "zenid", "oscsid", "cfid"))
+_SESSIONS = frozenset(("jsessionid", "phpsessid", "aspsessionid", "zenid", "oscsid", "cfid"))
+_MAYBE_SESSIONS = frozenset(("sessionid", "session_id"))  # also of the sessions of a conference
+_TOKEN = re.compile(r"(?!\d+\Z)[\w.%~-]{16,}", re.ASCII)
 _NAMES = frozenset(_TRACKING.split()) | _SESSIONS
 _FAMILIES = ("utm_", "pk_", "piwik_", "mtm_", "matomo_", "hsa_", "itm_")
 _SESSION_PATH = re.compile(r";(?:jsessionid|phpsessid)=[^/?#;]*", re.IGNORECASE)
@@ -25,12 +27,14 @@ def strip_tracking(url: str, significant: Collection[str] = ()) -> str:
         address = _SESSION_PATH.sub("", address)
     if not mark:
         return address
-    kept = [each for each in query.split("&") if not _is_tracking(each.partition("=")[0], significant)]
+    kept = [each for each in query.split("&") if not _is_tracking(*each.partition("=")[::2], significant)]
     return f"{address}?{'&'.join(kept)}" if kept else address
 
 
-def _is_tracking(name: str, significant: Collection[str]) -> bool:
+def _is_tracking(name: str, value: str, significant: Collection[str]) -> bool:
     folded = name.lower()
+    if folded in _MAYBE_SESSIONS:
+        return name not in significant and _TOKEN.fullmatch(value) is not None
     if not (folded in _NAMES or folded.startswith(_FAMILIES)):
         return False
     return name not in significant

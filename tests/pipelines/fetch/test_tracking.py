@@ -17,6 +17,8 @@ from pipelines.fetch.tracking import strip_tracking
         ("http://a.test/p;v=1/x?PHPSESSID=9&ref=home", "http://a.test/p;v=1/x?ref=home"),
         ("http://a.test/p?sid=4&utmost=1&id=gclid", "http://a.test/p?sid=4&utmost=1&id=gclid"),
         ("http://a.test/p?", "http://a.test/p?"),
+        ("http://a.test/p?session_id=5&x=1", "http://a.test/p?session_id=5&x=1"),
+        ("http://a.test/p?SessionID=9f86d081884c7d65&x=1", "http://a.test/p?x=1"),
     ],
 )
 def test_parameters_that_tell_no_pages_apart_are_left_out(url: str, stripped: str) -> None:

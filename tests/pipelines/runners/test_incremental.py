@@ -183,6 +183,24 @@ def test_pages_are_asked_for_again_with_their_validators(job: Job, site: Site) -
     assert sum(each is not None for each in known.column("etag").to_pylist()) == 3
 
 
+def test_a_column_from_before_an_unchanged_page_is_new(job: Job, site: Site) -> None:
+    listing = "<i><a href=/a>a</a><u>{}</u></i>"
+    base = site.serve({"/": listing.format(1), "/a": "<h1>a</h1>"})
+    site.has_etags = True
+    text = f"""
+spindle: {{incremental: {NOW}}}
+fetch: {{url: "${{B}}/"}}
+pipeline:
+- {{stage: flatSelect, args: [i, {{selector: u, as: price}}]}}
+- {{stage: wgetJoin, args: [a, Inner]}}
+- {{stage: extract, args: [{{selector: h1, as: name}}]}}"""
+    assert job.run(text, B=base) == [row("a")]
+    assert job.run(text, B=base) == []
+    assert job.counts == PageCounts(unchanged=1)
+    site.pages["/"] = listing.format(2)
+    assert job.run(text, B=base) == [row("a", "2")]
+
+
 @pytest.mark.long
 def test_pages_without_validators_are_compared_by_their_rows(job: Job, site: Site) -> None:
     base = site.serve({"/": show("ab"), "/a": page("a"), "/b": page("b")})

@@ -175,7 +175,16 @@ def test_linked_data_takes_time_in_proportion_to_its_length(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["%s", "<!-- %s -->", "//<![CDATA[\n%s\n//]]>\n", "/* x */ %s;\n", "<![CDATA[%s]]>", " %s ; "]
+    "text",
+    [
+        "%s",
+        "<!-- %s -->",
+        "//<![CDATA[\n%s\n//]]>\n",
+        "/* x */ %s;\n",
+        "<![CDATA[%s]]>",
+        "/*<![CDATA[*/%s/*]]>*/",
+        " %s ; ",
+    ],
 )
 def test_linked_data_may_be_in_a_comment(text: str) -> None:
     assert parse_linked_data(text % '{"a": 1}') == {"a": 1}
