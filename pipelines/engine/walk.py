@@ -118,9 +118,8 @@ class Engine(ABC, Generic[Rows]):
                 else:
                     segment.wanted_pages = max(wanted, 1)
             segment.changes = self._plan.count_changes(step)
-            segment.add(
-                step.key, stage, self._build_request(stage, segment.after), self._track(step, stage, segment.after)
-            )
+            before = segment.after
+            segment.add(step.key, stage, self._build_request(stage, before), self._track(step, stage, before))
         elif isinstance(stage, RowStage):
             segment.add(step.key, stage)
         return segment

@@ -27,11 +27,12 @@ def strip_tracking(url: str, significant: Collection[str] = ()) -> str:
         address = _SESSION_PATH.sub("", address)
     if not mark:
         return address
-    kept = [each for each in query.split("&") if not _is_tracking(*each.partition("=")[::2], significant)]
+    kept = [each for each in query.split("&") if not _is_tracking(each, significant)]
     return f"{address}?{'&'.join(kept)}" if kept else address
 
 
-def _is_tracking(name: str, value: str, significant: Collection[str]) -> bool:
+def _is_tracking(parameter: str, significant: Collection[str]) -> bool:
+    name, _, value = parameter.partition("=")
     folded = name.lower()
     if folded in _MAYBE_SESSIONS:
         return name not in significant and _TOKEN.fullmatch(value) is not None
