@@ -133,6 +133,30 @@ spindle: {{keepColumns: [_error, _url], maxFailureRatio: 1, robots: ignore}}
     assert missing["_error"] == "the server answered 404"
 
 
+def test_all_rows_of_documents_tell_the_columns(runners: Runners, site: Site) -> None:
+    rows = [(f"item {n}", n) for n in range(150)]
+    pages = {
+        "/2023.xlsx": made.make_xlsx(("item", "amount"), *rows, ("last", "n/a")),
+        "/2024.xlsx": made.make_xlsx(("item", "amount", "area"), ("new", 1.5, 2.5)),
+    }
+    site.serve({"/": "".join(f"<a href={path}>x</a>" for path in pages), **pages})
+    text = f"""
+fetch: {{url: "{site.url}/"}}
+pipeline:
+  - {{stage: join, args: [a]}}
+  - {{stage: document}}
+spindle: {{keepColumns: [_error]}}
+"""
+    outcome = runners.assert_equal(runners.plan(text))
+    assert outcome.counts is not None
+    assert {errors for _, _, errors in outcome.counts.values()} == {0}
+    assert [row.partition(", 'text'")[0] for row in outcome.ordered[149:]] == [
+        "{'item': 'item 149', 'amount': '149', 'area': None",
+        "{'item': 'last', 'amount': 'n/a', 'area': None",
+        "{'item': 'new', 'amount': '1.5', 'area': 2.5",
+    ]
+
+
 def test_a_folder_of_invoices_is_one_table(runners: Runners, tmp_path: Path) -> None:
     (tmp_path / "a.pdf").write_bytes(made.make_pdf("Invoice 2026-7 Total 19.90"))
     (tmp_path / "b.xlsx").write_bytes(made.make_xlsx(*ROWS))
