@@ -39,10 +39,15 @@ def read_parts(body: bytes, name: str = "", **pages: Any) -> list[dict[str, Any]
 
 def test_each_format_gives_its_text(tmp_path: Path) -> None:
     (letter,) = read_parts(made.make_docx())
-    assert (letter["title"], letter["text"], letter["tables"]) == ("Letter", "Before\na\t1\nAfter", [[["a", "1"]]])
-    assert [(part["page"], part["text"]) for part in read_parts(made.make_pptx())] == [(1, "First"), (2, "Second")]
+    assert (letter["title"], letter["text"], letter["tables"]) == (
+        "Letter",
+        "Before\nFee\t500 EUR\na\t1\nboth inner\t\nAfter",
+        [[["a", "1"], ["both inner", None]]],
+    )
+    slides = [(part["page"], part["text"]) for part in read_parts(made.make_pptx())]
+    assert slides == [(1, "First"), (2, "Second\nGrouped")]
     assert [part["text"] for part in read_parts(made.make_epub())] == ["# Part 1", "# Part 2"]
-    assert [part["text"] for part in read_parts(made.make_odt())] == ["Head\nBody"]
+    assert [part["text"] for part in read_parts(made.make_odt())] == ["Head\nBody:\ta\nb  c\nNote"]
     assert [part["text"] for part in read_parts(rb"{\rtf1\ansi Hello {\b bold} \u8364? world.\par Second}")] == [
         "Hello bold € world.\nSecond"
     ]
@@ -172,6 +177,12 @@ def test_a_folder_of_invoices_is_one_table(runners: Runners, tmp_path: Path) -> 
     for outcome in (runners.run_locally(plan), runners.run_on_spark(plan)):
         assert outcome.failure is not None
         assert f"no document of '{tmp_path}' could be read: c.pdf: " in outcome.failure[0]
+
+
+def test_times_of_a_sheet_stay_times_at_midnight() -> None:
+    night = datetime(2026, 1, 2, tzinfo=UTC).replace(tzinfo=None)
+    rows = read_parts(made.make_xlsx(("day", "time"), (night, night), (night, NOON)))
+    assert [[value for _, value in row["cells"]] for row in rows] == [[night.date(), night], [night.date(), NOON]]
 
 
 def test_headings_of_a_sheet_take_no_other_column(runners: Runners, tmp_path: Path) -> None:
