@@ -30,7 +30,13 @@ TYPES = {
     "application/vnd.oasis.opendocument.spreadsheet": "sheets",
 }
 TEXT_NAMESPACE = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
+ODT_BLOCKS = (f"{TEXT_NAMESPACE}h", f"{TEXT_NAMESPACE}p")
+DELETED = f"{TEXT_NAMESPACE}tracked-changes"
+APART = (*ODT_BLOCKS, f"{TEXT_NAMESPACE}note", "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}annotation")
+SPACES = {f"{TEXT_NAMESPACE}{name}": text for name, text in (("tab", "\t"), ("line-break", "\n"), ("s", " "))}
+MOST_SPACES = 1000  # that a file writes as a number
 TABLE_NAMESPACE = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
+FALLBACK = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"  # of a text box, which it repeats
 DUBLIN_CORE = "{http://purl.org/dc/elements/1.1/}"
 NAMES = ("title", "creator")
 HEADER = re.compile(rb"(?im)^(?:from|subject|received|mime-version|return-path|date):")
@@ -171,19 +177,40 @@ def parse_pdf_date(text: str | None) -> datetime | None:
 
 def read_docx(body: bytes) -> Iterator[Part]:
     import docx
-    from docx.table import Table
+    from docx.oxml.ns import qn
 
     document = docx.Document(io.BytesIO(body))
+    wrappers = {qn(f"w:{name}") for name in ("sdt", "sdtContent", "ins", "moveTo", "smartTag", "customXml")}
     lines: list[str] = []
     found: list[Any] = []
-    for block in document.iter_inner_content():
-        if isinstance(block, Table):
-            rows = [[clean(cell.text) for cell in row.cells] for row in block.rows]
+
+    def iter_parts(parent: Any, *tags: str) -> Iterator[Any]:
+        """Yield the elements of these kinds, also those in content controls and tracked changes."""
+        for each in parent:
+            if each.tag in map(qn, tags):
+                yield each
+            elif each.tag in wrappers:
+                yield from iter_parts(each, *tags)
+
+    def write(paragraph: Any) -> str:
+        runs = (run for run in paragraph.iter(qn("w:r")) if next(run.iterancestors(qn("w:p"))) is paragraph)
+        removed = (qn("w:del"), qn("w:moveFrom"), FALLBACK)
+        return "".join(run.text for run in runs if next(run.iterancestors(*removed), None) is None).strip()
+
+    def iter_cells(row: Any) -> Iterator[str | None]:
+        for cell in iter_parts(row, "w:tc"):
+            yield clean(" ".join(map(write, cell.iter(qn("w:p")))))
+            yield from [None] * (cell.grid_span - 1)
+
+    for block in iter_parts(document.element.body, "w:p", "w:tbl"):
+        if block.tag == qn("w:tbl"):
+            rows = [[*iter_cells(row)] for row in iter_parts(block, "w:tr")]
             found.append(rows)
             lines.extend("\t".join(cell or "" for cell in row) for row in rows)
-        elif block.text.strip():
-            lines.append(block.text.strip())
-    yield {**read_properties(document.core_properties), "text": "\n".join(lines), "tables": found}
+        else:
+            lines.extend(map(write, block.iter(qn("w:p"))))  # with those of text boxes in it
+    text = "\n".join(filter(None, lines))
+    yield {**read_properties(document.core_properties), "text": text, "tables": found}
 
 
 def read_pptx(body: bytes) -> Iterator[Part]:
@@ -192,14 +219,22 @@ def read_pptx(body: bytes) -> Iterator[Part]:
     document: Any = pptx.Presentation(io.BytesIO(body))
     about = {**read_properties(document.core_properties), "pages": len(document.slides)}
     for number, slide in enumerate(document.slides, start=1):
-        lines = [shape.text_frame.text for shape in slide.shapes if shape.has_text_frame]
-        found = [
-            [[clean(cell.text) for cell in row.cells] for row in s.table.rows] for s in slide.shapes if s.has_table
-        ]
+        shapes = [*iter_shapes(slide.shapes)]
+        lines = [shape.text_frame.text.replace("\v", "\n") for shape in shapes if shape.has_text_frame]
+        found = [[[clean(cell.text) for cell in row.cells] for row in s.table.rows] for s in shapes if s.has_table]
         lines.extend("\t".join(cell or "" for cell in row) for table in found for row in table)
         if slide.has_notes_slide and slide.notes_slide.notes_text_frame:
             lines.append(slide.notes_slide.notes_text_frame.text)
         yield {**about, "page": number, "text": "\n".join(filter(None, lines)), "tables": found}
+
+
+def iter_shapes(shapes: Any) -> Iterator[Any]:
+    """Yield the shapes of a slide, those in groups instead of these."""
+    for shape in shapes:
+        if hasattr(shape, "shapes"):
+            yield from iter_shapes(shape.shapes)
+        else:
+            yield shape
 
 
 def read_properties(given: Any) -> Part:
@@ -218,8 +253,9 @@ def read_sheets(body: bytes) -> Iterator[Part]:
     for name in book.sheet_names:
         sheet = book.get_sheet_by_name(name)
         headings: list[str] | None = None
+        timed = {at for cells in sheet.iter_rows() for at, cell in enumerate(cells) if has_time(cell)}
         for cells in sheet.iter_rows():
-            values = [convert_cell(cell) for cell in cells]
+            values = [convert_cell(cell, at in timed) for at, cell in enumerate(cells)]
             if all(value is None for value in values):
                 continue
             if headings is None:
@@ -233,10 +269,19 @@ def write_heading(value: Any) -> str:
     return "" if value is None else str(int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
-def convert_cell(value: Any) -> Any:
-    """Return a number, truth value, text, date or time; a clock time as text, and an empty cell as None."""
+def has_time(value: Any) -> bool:
+    return isinstance(value, datetime) and value.time() != clock()
+
+
+def convert_cell(value: Any, is_timed: bool) -> Any:
+    """Return a number, truth value, text, date or time; a clock time as text, and an empty cell as None.
+
+    Midnight is a date, unless its column has other times: it `is_timed`.
+    """
+    if isinstance(value, date) and is_timed:
+        return value if isinstance(value, datetime) else datetime.combine(value, clock())
     if isinstance(value, datetime):
-        return value if value.time() != clock() else value.date()
+        return value.date()
     if isinstance(value, clock | timedelta):
         return str(value)
     if isinstance(value, bool | date):
@@ -274,14 +319,30 @@ def read_odt(body: bytes) -> Iterator[Part]:
     with zipfile.ZipFile(io.BytesIO(body)) as archive:
         content = parse_xml(etree, archive.read("content.xml"))
         about = parse_xml(etree, archive.read("meta.xml")) if "meta.xml" in archive.namelist() else None
-    blocks = content.iter(f"{TEXT_NAMESPACE}h", f"{TEXT_NAMESPACE}p")
-    lines = ["".join(block.itertext()).strip() for block in blocks]
+    blocks = content.iter(*ODT_BLOCKS)
+    lines = [write_odt(block).strip() for block in blocks if next(block.iterancestors(DELETED), None) is None]
     found = [
-        [[clean(" ".join(cell.itertext())) for cell in row.iter(f"{TABLE_NAMESPACE}table-cell")] for row in rows]
+        [[write_odt_cell(cell) for cell in row.iter(f"{TABLE_NAMESPACE}table-cell")] for row in rows]
         for rows in ([*each.iter(f"{TABLE_NAMESPACE}table-row")] for each in content.iter(f"{TABLE_NAMESPACE}table"))
     ]
     title, author = ((about.findtext(f".//{DUBLIN_CORE}{name}") if about is not None else None) for name in NAMES)
     yield {"title": title, "author": author, "text": "\n".join(filter(None, lines)), "tables": found}
+
+
+def write_odt(node: Any) -> str:
+    """Return the text of an element, without the notes, remarks and text boxes in it, which have lines of their own."""
+    parts = [node.text or ""]
+    for each in node:
+        if each.tag in SPACES:
+            parts.append(SPACES[each.tag] * min(int(each.get(f"{TEXT_NAMESPACE}c", 1)), MOST_SPACES))
+        elif isinstance(each.tag, str) and each.tag not in APART:
+            parts.append(write_odt(each))
+        parts.append(each.tail or "")
+    return "".join(parts)
+
+
+def write_odt_cell(cell: Any) -> str | None:
+    return clean(" ".join(map(write_odt, cell.iter(*ODT_BLOCKS))))
 
 
 def parse_xml(etree: Any, text: bytes) -> Any:

@@ -1,4 +1,4 @@
-"""Columns of row transforms without a declared return type: inferred from the first rows, then enforced."""
+"""Columns of row transforms without a declared return type: inferred from the rows, then enforced."""
 
 from __future__ import annotations
 
@@ -42,18 +42,22 @@ class Conversion:
     @classmethod
     def build(cls, inferred: InferredColumns, has_links: bool, step: Step, fails: bool) -> Conversion:
         schema = build_links_schema(inferred.columns) if has_links else build_rows_schema(inferred.columns)
-        return cls(step.key, step.title.rpartition(":")[2], fails, _mixes_types(step), inferred.types, schema)
+        return cls(step.key, step.name.rpartition(":")[2], fails, mixes_types(step), inferred.types, schema)
 
 
 def infer_open_columns(sample: Iterable[str], columns: Columns, step: Step) -> InferredColumns | None:
-    """Return the columns that the JSON of the first rows shows, or else the usual ones of the step; None without any.
+    """Return the columns that the JSON of the sample shows, or else the usual ones of the step; None without any.
 
-    Raise RunError for rows of different types and for invalid column names.
+    Raise RunError for rows of different types and for invalid column names. A step that mixes types has no column whose
+    name differs from another only in case: rows with it fail.
     """
     try:
-        types = infer_schema(map(loads, sample), _mixes_types(step)) or _get_usual_columns(step)
+        types = infer_schema(map(loads, sample), mixes_types(step)) or _get_usual_columns(step)
     except TypeMismatch as error:
         raise RunError(f"{error}; declare the columns as its return type") from None
+    if mixes_types(step):
+        known = {each.casefold(): each for each in reversed((*columns, *dict(types)))}
+        types = tuple(each for each in types if known[each[0].casefold()] == each[0])
     inferred = Columns((*types, *((each, type_) for each, type_ in columns.types if each not in dict(types))))
     if not inferred.types:
         return None
@@ -61,7 +65,8 @@ def infer_open_columns(sample: Iterable[str], columns: Columns, step: Step) -> I
     return InferredColumns(types, inferred)
 
 
-def _mixes_types(step: Step) -> bool:
+def mixes_types(step: Step) -> bool:
+    """Return whether all rows show the columns, as text where they are mixed, instead of the first ones."""
     return isinstance(step.stage, RowStage) and step.stage.mixes_types
 
 
@@ -87,7 +92,8 @@ def convert_batch(conversion: Conversion, batch: pa.RecordBatch, reporter: Progr
         try:
             rows.append(keep_matching_values(values, types) if errors[position] else convert_row(values, types))
         except TypeMismatch as error:
-            errors[position] = f"{conversion.transform}: {error}, as the first {SAMPLE_ROWS} rows have them"
+            rule = "" if conversion.mixes else f", as the first {SAMPLE_ROWS} rows have them"
+            errors[position] = f"{conversion.transform}: {error}{rule}"
             if conversion.fails:
                 raise StageFailed(conversion.step, RunError(errors[position])) from None
             reporter.get_counts(conversion.step).errors += 1

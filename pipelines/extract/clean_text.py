@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import date
@@ -34,7 +34,9 @@ _AROUND_TEXT = (
     "nav,aside,footer,menu,form,[role=navigation],[role=banner],[role=contentinfo],[role=complementary],[role=search],"
     "[role=dialog],[role=alertdialog],[role=menu]"
 )
+_REMARKS = "main aside,article aside,[role=main] aside"  # in the text, as warnings
 _WORD = re.compile(r"[a-z]+|[A-Z](?:[a-z]+|[A-Z]*(?![a-z]))")
+_VARIANT = re.compile(r"(?<!\S)\S+:")  # when a class counts, as in `print:block`
 _NAMES = (
     "nav navbar navigation menu sidebar breadcrumb breadcrumbs footer cookie cookies consent gdpr banner share "
     "sharing sharebar addthis social related newsletter subscribe subscription promo promos ad ads advert adverts "
@@ -48,7 +50,9 @@ _AROUND_NAMES = frozenset(_NAMES.split())
 _AROUND_ARTICLE = _AROUND_NAMES | {"gallery", "teaser", "teasers", "timestamp", "dateline", "published"}
 _TEXT_PARTS = "main,article,[role=main],[itemprop=articleBody]"
 _ARTICLE = 'meta[property="og:type"][content="article" i]'
-_WHOLE_PARTS = frozenset(("html", "body", "main", "article"))
+_NEVER_AROUND = frozenset(("html", "body", "main", "article", "table"))
+_HEADED = frozenset(("section", "h1", "h2", "h3", "h4", "h5", "h6", "dt"))  # their ids say what they are about
+_FEW = 1 / 3  # of the text
 _LINKS = 0.7  # of the characters of a block, from which on it is a menu
 _MOST = 0.7  # of the prose, in an article
 _NEARLY = 0.95  # of the prose of other pages, and of the data
@@ -149,18 +153,14 @@ def _remove_unseen(body: LexborNode) -> None:
 def _prune(body: LexborNode, is_article: bool) -> LexborNode:
     """Return the part of a page with the text, without the menus and blocks around it."""
     total, prose = _measure(body), _measure_prose(body)
-    for node in body.css(_AROUND_TEXT):
-        if node.tag != "form" or 3 * _measure(node) < total:  # some systems put the whole page into a form
+    remarks = {
+        each.mem_id for each in body.css(_REMARKS) if sum(map(_measure, each.css("a"))) <= _LINKS * _measure(each)
+    }
+    for node in reversed(body.css(_AROUND_TEXT)):
+        is_whole = node.tag == "form" and 3 * _measure(node) >= total  # some systems put the whole page into a form
+        if not is_whole and node.mem_id not in remarks:
             node.decompose()
-    total = _measure(body)
-    for node in body.css("[class],[id]"):
-        attributes = node.attributes
-        is_around = _is_around(attributes.get("class"), is_article) or _is_around(attributes.get("id"), is_article)
-        if not is_around or node.tag in _WHOLE_PARTS:
-            continue
-        size = 3 * _measure(node)
-        if size < total and (size < prose or 3 * _measure_prose(node) < prose):
-            node.decompose()
+    _remove_named(body, prose, is_article)
     weights = _Weights(body)
     main = _find_main(body, weights)
     for node in main.css("a"):  # icons that styles draw, whose addresses would be their text
@@ -176,6 +176,39 @@ def _prune(body: LexborNode, is_article: bool) -> LexborNode:
     text = _narrow(main, _find_text(main, weights, is_article), is_article)
     _blank_repeated_captions(text)
     return text
+
+
+def _remove_named(body: LexborNode, prose: int, is_article: bool) -> None:
+    """Remove small elements whose names say that they are around the text, which has `prose`.
+
+    A word says so only where all elements with it have little of the text, in an article not nearly all: posts of a
+    forum are `comment`s, and each block of some systems is a `widget`.
+    """
+    total = _measure(body)
+
+    def are_small(nodes: list[LexborNode], share: float) -> bool:
+        size = sum(map(_measure, nodes))
+        return size < share * total and (size < share * prose or sum(map(_measure_prose, nodes)) < share * prose)
+
+    found, outermost = dict[int, tuple[LexborNode, frozenset[str]]](), defaultdict[str, list[LexborNode]](list)
+    for node in body.css("[class],[id]:not([class])"):
+        attributes = node.attributes
+        words = _find_around(attributes.get("class"), is_article)
+        if node.tag not in _HEADED:
+            words |= _find_around(attributes.get("id"), is_article)
+        if not words or node.tag in _NEVER_AROUND:
+            continue
+        parents = (each.mem_id for each in islice(_iter_parents(node), _DEEPEST))
+        outer = next((found[each][1] for each in parents if each in found), frozenset[str]())
+        if not words <= outer and are_small([node], _FEW):
+            found[node.mem_id] = node, words | outer
+            for word in words - outer:
+                outermost[word].append(node)
+    least = _NEARLY if is_article else _FEW
+    around = {word for word, nodes in outermost.items() if are_small(nodes, least)}
+    for node, words in reversed(found.values()):
+        if not around.isdisjoint(words):
+            node.decompose()
 
 
 class _Weights:
@@ -216,11 +249,11 @@ class _Weights:
 
 
 @lru_cache(4096)  # the pages of a site have the same names
-def _is_around(names: str | None, is_article: bool) -> bool:
-    """Return whether classes or an id have a word of those around a text, for example `page-nav` or `NavBar`."""
-    words = [word.lower() for word in _WORD.findall(names or "")]
+def _find_around(names: str | None, is_article: bool) -> frozenset[str]:
+    """Return the words of classes or an id that are of those around a text, for example in `page-nav` or `NavBar`."""
+    words = [word.lower() for word in _WORD.findall(_VARIANT.sub("", names or ""))]
     around = _AROUND_ARTICLE if is_article else _AROUND_NAMES
-    return not around.isdisjoint(words) or not around.isdisjoint(map("-".join, pairwise(words)))
+    return around.intersection((*words, *map("-".join, pairwise(words))))
 
 
 def _find_main(body: LexborNode, weights: _Weights) -> LexborNode:

@@ -23,6 +23,7 @@ from pipelines.engine.open_columns import (
     convert_batch,
     describe_lack,
     infer_open_columns,
+    mixes_types,
 )
 from pipelines.engine.partial_run import Explored, GrownOver, PartialRun
 from pipelines.engine.progress import ProgressReporter
@@ -176,7 +177,7 @@ class LocalEngine(Engine[pa.Table]):
         ordered = sort_rows(rows)
         errors = ordered.column("_error").to_pylist()
         texts = [text for text, error in zip(ordered.column(OPEN).to_pylist(), errors, strict=True) if error is None]
-        inferred = infer_open_columns(texts[:SAMPLE_ROWS], columns, step)
+        inferred = infer_open_columns(texts if mixes_types(step) else texts[:SAMPLE_ROWS], columns, step)
         if inferred is None:
             raise RunError(describe_lack(next((error for error in errors if error is not None), None)))
         conversion = Conversion.build(inferred, LINK in rows.column_names, step, fails)

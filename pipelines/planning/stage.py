@@ -280,8 +280,8 @@ class RowStage(Stage):
 
     A stage that `widens` may return many rows for one; they are written one by one. One that `is_slow` takes so long
     for a row that few rows are worth spreading over all cores. One that `keeps_rows` returns a row or more for each. A
-    stage whose rows show their columns has the `usual_columns` where they show none; one that `mixes_types` has text in
-    columns of several types, which end the run otherwise.
+    stage whose rows show their columns has the `usual_columns` where they show none; one that `mixes_types` has the
+    columns of all its rows, with text where they have several types: otherwise the first 100 decide, and others fail.
     """
 
     widens: ClassVar[bool] = False

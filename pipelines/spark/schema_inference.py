@@ -26,6 +26,7 @@ from pipelines.engine.open_columns import (
     convert_batch,
     describe_lack,
     infer_open_columns,
+    mixes_types,
 )
 from pipelines.engine.progress import ProgressReporter
 from pipelines.engine.record_batches import LINK, OPEN
@@ -33,6 +34,7 @@ from pipelines.errors import RunError
 from pipelines.language.columns import Columns
 from pipelines.planning.plan import Step
 from pipelines.spark.tasks import get_partition, map_in_arrow
+from pipelines.transforms.schema import find_telling
 from pipelines.transforms.values import dumps, loads
 
 
@@ -45,12 +47,18 @@ class TypedRows:
 
 
 def infer_columns(rows: DataFrame, columns: Columns, step: Step, fails: bool, endpoint: Endpoint | None) -> TypedRows:
-    """Infer columns from the first 100 rows and convert all rows; a row of other types becomes an error row.
+    """Infer columns from the rows and convert all; a row of other types becomes an error row.
 
-    Raise RunError when the first rows have no columns or invalid column names.
+    The rows of a step that mixes types are all read, otherwise the first 100. Raise RunError when they have no columns
+    or invalid column names.
     """
     cached = rows.persist()  # read twice
-    sample = cached.where(F.col("_error").isNull()).orderBy("_ordinal").select(OPEN).limit(SAMPLE_ROWS).collect()
+    shown = cached.where(F.col("_error").isNull()).select("_ordinal", OPEN)
+    if mixes_types(step):
+        shown = map_in_arrow(shown.sortWithinPartitions("_ordinal"), _find_telling_rows, shown.schema)
+        sample = shown.orderBy("_ordinal").collect()
+    else:
+        sample = shown.orderBy("_ordinal").limit(SAMPLE_ROWS).collect()
     inferred = infer_open_columns((row[OPEN] for row in sample), columns, step)
     if inferred is None:
         failed = cached.where(F.col("_error").isNotNull()).orderBy("_ordinal").select("_error").first()
@@ -58,6 +66,12 @@ def infer_columns(rows: DataFrame, columns: Columns, step: Step, fails: bool, en
     conversion = Conversion.build(inferred, LINK in rows.columns, step, fails)
     converted = map_in_arrow(cached, partial(_convert, conversion, endpoint), from_arrow_schema(conversion.schema))
     return TypedRows(converted, inferred.columns)
+
+
+def _find_telling_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    types: dict[str, str | None] = {}
+    for batch in batches:
+        yield batch.filter(pa.array(find_telling(map(loads, batch.column(OPEN).to_pylist()), types), pa.bool_()))
 
 
 def infer_types_of_json(rows: DataFrame, columns: Columns) -> TypedRows:

@@ -237,6 +237,7 @@ pipeline:
     rest = "extractors"
     widens = True
     keeps_rows = True
+    mixes_types = True
     selector: SelectorText
     extractors: tuple[Extractor, ...] = ()
     required: bool = Field(default=False, description="fail the run when no page that was read has a segment")

@@ -155,6 +155,7 @@ pipeline:
     positional = ("prompt",)
     widens = True
     usual_columns = (("text", "string"), ("link", "string"))
+    mixes_types = True
     prompt: str = ""
 
     @property

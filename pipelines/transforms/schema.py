@@ -113,14 +113,28 @@ def infer_schema(rows: Iterable[Mapping[str, Any]], mixes: bool = False) -> Type
     """
     types: dict[str, str | None] = {}
     for row in rows:
-        for name, value in row.items():
-            try:
-                types[name] = _merge_types(types.get(name), _infer_type(value))
-            except TypeMismatch as error:
-                if not mixes:
-                    raise TypeMismatch(f"the column {_quote_name(name)} {error}") from None
-                types[name] = "string"
+        _add_types(types, row, mixes)
     return tuple((name, type_.replace("void", "string") if type_ else "string") for name, type_ in types.items())
+
+
+def find_telling(rows: Iterable[Mapping[str, Any]], types: dict[str, str | None]) -> list[bool]:
+    """Return for each row whether it adds to the mixed `types` of those before, so that the others show no more."""
+    telling: list[bool] = []
+    for row in rows:
+        before = dict(types)
+        _add_types(types, row, mixes=True)
+        telling.append(types != before)
+    return telling
+
+
+def _add_types(types: dict[str, str | None], row: Mapping[str, Any], mixes: bool) -> None:
+    for name, value in row.items():
+        try:
+            types[name] = _merge_types(types.get(name), _infer_type(value))
+        except TypeMismatch as error:
+            if not mixes:
+                raise TypeMismatch(f"the column {_quote_name(name)} {error}") from None
+            types[name] = "string"
 
 
 def _infer_type(value: Any) -> str | None:

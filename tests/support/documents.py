@@ -10,14 +10,24 @@ from email.message import EmailMessage
 import docx
 import pptx
 import xlsxwriter
+from docx.oxml import parse_xml
+from docx.oxml.ns import nsdecls
 from PIL import Image
+from pptx.util import Emu
 
 OPF = """<package xmlns="http://www.idpf.org/2007/opf"><metadata xmlns:dc="http://purl.org/dc/elements/1.1/">
 <dc:title>Book</dc:title><dc:creator>Eve</dc:creator></metadata><manifest><item id="b" href="2.xhtml"/>
 <item id="a" href="1.xhtml"/></manifest><spine><itemref idref="a"/><itemref idref="b"/></spine></package>"""
 ODT = """<office:document-content xmlns:office="urn:oasis:names:tc:opendocument:xmlns:office:1.0"
-xmlns:text="urn:oasis:names:tc:opendocument:xmlns:text:1.0"><text:h>Head</text:h><text:p>Body</text:p>
+xmlns:text="urn:oasis:names:tc:opendocument:xmlns:text:1.0"><text:tracked-changes><text:p>Gone</text:p></text:tracked-changes><text:h>Head</text:h>
+<text:p>Body<text:note><text:note-citation>1</text:note-citation><text:note-body><text:p>Note</text:p></text:note-body>
+</text:note>:<text:tab/>a<text:line-break/>b<text:s text:c="2"/>c</text:p>
 </office:document-content>"""
+
+DOCX_CONTROL = """<w:sdt {0}><w:sdtContent>
+<w:p><w:r><w:t>Fee</w:t><w:tab/></w:r><w:ins><w:r><w:t>500</w:t></w:r></w:ins>
+<w:del><w:r><w:t>400</w:t></w:r></w:del><w:sdt><w:sdtContent><w:r><w:t> EUR</w:t></w:r></w:sdtContent></w:sdt></w:p>
+</w:sdtContent></w:sdt>"""
 
 
 def make_pdf(*pages: str, encrypted: bool = False) -> bytes:
@@ -59,10 +69,12 @@ def make_scan() -> bytes:
 def make_xlsx(*rows: tuple[object, ...], last_row: int = 0) -> bytes:
     file = io.BytesIO()
     with xlsxwriter.Workbook(file, {"in_memory": True}) as book:
-        sheet, form = book.add_worksheet("Sales"), book.add_format({"num_format": "yyyy-mm-dd"})
+        sheet, form = book.add_worksheet("Sales"), book.add_format({"num_format": "yyyy-mm-dd hh:mm"})
         for at, row in enumerate(rows):
             for column, value in enumerate(row):
-                if isinstance(value, date):
+                if isinstance(value, datetime):
+                    sheet.write_datetime(at, column, value, form)
+                elif isinstance(value, date):
                     sheet.write_datetime(at, column, datetime.combine(value, time()), form)
                 else:
                     sheet.write(at, column, value)
@@ -75,8 +87,12 @@ def make_docx() -> bytes:
     file, document = io.BytesIO(), docx.Document()
     document.core_properties.title = "Letter"
     document.add_paragraph("Before")
-    table = document.add_table(1, 2)
+    document.element.body.insert(1, parse_xml(DOCX_CONTROL.format(nsdecls("w"))))
+    table = document.add_table(2, 2)
     table.cell(0, 0).text, table.cell(0, 1).text = "a", "1"
+    merged = table.cell(1, 0).merge(table.cell(1, 1))
+    merged.text = "both"
+    merged.add_table(1, 1).cell(0, 0).text = "inner"
     document.add_paragraph("After")
     document.save(file)
     return file.getvalue()
@@ -88,6 +104,8 @@ def make_pptx() -> bytes:
         heading = document.slides.add_slide(document.slide_layouts[5]).shapes.title
         assert heading is not None
         heading.text = title
+    group = document.slides[1].shapes.add_group_shape().shapes.add_group_shape()
+    group.shapes.add_textbox(Emu(0), Emu(0), Emu(9), Emu(9)).text_frame.text = "Grouped"
     document.save(file)
     return file.getvalue()
 

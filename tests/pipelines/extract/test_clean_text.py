@@ -81,6 +81,43 @@ def test_cells_code_and_items_stay_beside_the_prose() -> None:
     )
 
 
+@pytest.mark.parametrize("head", ["", DECLARED])
+def test_blocks_of_a_system_that_names_all_of_them_alike_stay(head: str) -> None:
+    parts = (HEADLINE, *(f"<h2>Part {n}</h2><p>Sentence {n} of a text about lamps.</p>" for n in range(9)))
+    blocks = "".join(f"<div class='block widget'>{part}</div>" for part in parts)
+    page = f"{head}<body><div>{blocks}<div class=share>Tell the other rooms</div></div></body>"
+    found = html_to_markdown(page, "", is_whole=True) or ""
+    assert found.startswith("# Title")
+    assert all(f"## Part {n}\n\nSentence {n} of" in found for n in range(9))
+    assert "other rooms" not in found
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "<section id=comments><h2>A Part</h2>{}</section>",
+        "<div><h2 id=print>A Part</h2>{}</div>",
+        "<dl><dt id=os.search>A Part</dt><dd>{}</dd></dl>",
+        "<aside>A Part: {}</aside>",
+        "<div class=print:block>A Part: {}</div>",
+        "<table class=widget><tr><td>A Part</td><td>{}</td></tr></table>",
+    ],
+)
+def test_a_part_of_the_text_stays_whatever_it_is_about(part: str) -> None:
+    page = (
+        f"<body><div role=main>{TEXT}{part.format('A remark.')}<aside><a href=/>In other rooms</a></aside></div></body>"
+    )
+    found = html_to_markdown(page, "", is_whole=True) or ""
+    assert "A Part" in found
+    assert "A remark." in found
+    assert "other rooms" not in found
+
+
+def test_comments_of_an_article_go_however_many_they_are() -> None:
+    comments = "".join(f"<div class=comment><p>A remark of {n}, from other rooms.</p></div>" for n in range(30))
+    assert "other rooms" not in (html_to_markdown(f"{DECLARED}<body>{TEXT}{comments}</body>", "", is_whole=True) or "")
+
+
 def test_sections_made_alike_are_one_text() -> None:
     page = f"<body><main>{HEADLINE}<section>{PARAGRAPHS}</section><section>{OTHER[:120]}</section></main></body>"
     assert "Another text" in (html_to_markdown(page, "", is_whole=True) or "")

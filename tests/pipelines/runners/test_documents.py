@@ -39,10 +39,15 @@ def read_parts(body: bytes, name: str = "", **pages: Any) -> list[dict[str, Any]
 
 def test_each_format_gives_its_text(tmp_path: Path) -> None:
     (letter,) = read_parts(made.make_docx())
-    assert (letter["title"], letter["text"], letter["tables"]) == ("Letter", "Before\na\t1\nAfter", [[["a", "1"]]])
-    assert [(part["page"], part["text"]) for part in read_parts(made.make_pptx())] == [(1, "First"), (2, "Second")]
+    assert (letter["title"], letter["text"], letter["tables"]) == (
+        "Letter",
+        "Before\nFee\t500 EUR\na\t1\nboth inner\t\nAfter",
+        [[["a", "1"], ["both inner", None]]],
+    )
+    slides = [(part["page"], part["text"]) for part in read_parts(made.make_pptx())]
+    assert slides == [(1, "First"), (2, "Second\nGrouped")]
     assert [part["text"] for part in read_parts(made.make_epub())] == ["# Part 1", "# Part 2"]
-    assert [part["text"] for part in read_parts(made.make_odt())] == ["Head\nBody"]
+    assert [part["text"] for part in read_parts(made.make_odt())] == ["Head\nBody:\ta\nb  c\nNote"]
     assert [part["text"] for part in read_parts(rb"{\rtf1\ansi Hello {\b bold} \u8364? world.\par Second}")] == [
         "Hello bold € world.\nSecond"
     ]
@@ -133,6 +138,30 @@ spindle: {{keepColumns: [_error, _url], maxFailureRatio: 1, robots: ignore}}
     assert missing["_error"] == "the server answered 404"
 
 
+def test_all_rows_of_documents_tell_the_columns(runners: Runners, site: Site) -> None:
+    rows = [(f"item {n}", n) for n in range(150)]
+    pages = {
+        "/2023.xlsx": made.make_xlsx(("item", "amount"), *rows, ("last", "n/a")),
+        "/2024.xlsx": made.make_xlsx(("item", "amount", "area"), ("new", 1.5, 2.5)),
+    }
+    site.serve({"/": "".join(f"<a href={path}>x</a>" for path in pages), **pages})
+    text = f"""
+fetch: {{url: "{site.url}/"}}
+pipeline:
+  - {{stage: join, args: [a]}}
+  - {{stage: document}}
+spindle: {{keepColumns: [_error]}}
+"""
+    outcome = runners.assert_equal(runners.plan(text))
+    assert outcome.counts is not None
+    assert {errors for _, _, errors in outcome.counts.values()} == {0}
+    assert [row.partition(", 'text'")[0] for row in outcome.ordered[149:]] == [
+        "{'item': 'item 149', 'amount': '149', 'area': None",
+        "{'item': 'last', 'amount': 'n/a', 'area': None",
+        "{'item': 'new', 'amount': '1.5', 'area': 2.5",
+    ]
+
+
 def test_a_folder_of_invoices_is_one_table(runners: Runners, tmp_path: Path) -> None:
     (tmp_path / "a.pdf").write_bytes(made.make_pdf("Invoice 2026-7 Total 19.90"))
     (tmp_path / "b.xlsx").write_bytes(made.make_xlsx(*ROWS))
@@ -148,6 +177,12 @@ def test_a_folder_of_invoices_is_one_table(runners: Runners, tmp_path: Path) -> 
     for outcome in (runners.run_locally(plan), runners.run_on_spark(plan)):
         assert outcome.failure is not None
         assert f"no document of '{tmp_path}' could be read: c.pdf: " in outcome.failure[0]
+
+
+def test_times_of_a_sheet_stay_times_at_midnight() -> None:
+    night = datetime(2026, 1, 2, tzinfo=UTC).replace(tzinfo=None)
+    rows = read_parts(made.make_xlsx(("day", "time"), (night, night), (night, NOON)))
+    assert [[value for _, value in row["cells"]] for row in rows] == [[night.date(), night], [night.date(), NOON]]
 
 
 def test_headings_of_a_sheet_take_no_other_column(runners: Runners, tmp_path: Path) -> None:

@@ -68,6 +68,29 @@ def test_flat_select_of_rows_reads_their_columns(runners: Runners, site: Site, s
     assert found[-1] == dict.fromkeys(ROWS[0])
 
 
+def test_columns_of_later_pages_are_there(runners: Runners, site: Site) -> None:
+    rows = "".join(f"<tr><td>{n}<td>{n}" for n in range(150))
+    base = site.serve(
+        {
+            "/": f"<table><tr><th>Name<th>Pop{rows}</table>",
+            "/area": "<table><tr><th>Name<th>Pop<th>Area<tr><td>A<td>1<td>2</table>",
+            "/case": "<table><tr><th>name<tr><td>B</table>",
+        }
+    )
+    text = f"""
+fetch: {{url: ['{base}/', '{base}/area', '{base}/case']}}
+pipeline:
+- {{stage: flatSelect, args: [tr, {{columns: auto}}]}}
+spindle: {{keepColumns: [_error], maxFailureRatio: 1}}
+"""
+    nothing = {"Name": None, "Pop": None, "Area": None, "_error": None}
+    assert [*runners.assert_equal(runners.plan(text)).ordered[149:]] == [
+        str(nothing | {"Name": "149", "Pop": "149"}),
+        str(nothing | {"Name": "A", "Pop": "1", "Area": "2"}),
+        str(nothing | {"_error": "flatSelect: there is no column 'name' among its columns Name, Pop, Area"}),
+    ]
+
+
 def test_columns_of_a_table_stand_beside_those_of_extractors(runners: Runners, site: Site) -> None:
     base = site.serve({"/": "<table><tr><th>Name<th>Price<tr><td><a href=/a>A</a><td>1"})
     text = f"""
