@@ -29,11 +29,12 @@ _MAIL_DATE = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-# hours from UTC; another name is none, although RFC 5322 takes it as UTC: IST is of Ireland, Israel or India
+# hours from UTC; those of other letters are 0, as RFC 5322 has it, but not of other names: IST is of three countries
 _ZONES = {
-    **dict.fromkeys(("", "z", "ut", "utc", "gmt", "wet"), 0),
+    **dict.fromkeys(("", "ut", "utc", "gmt", "wet"), 0),
     **{"est": -5, "edt": -4, "cst": -6, "cdt": -5, "mst": -7, "mdt": -6, "pst": -8, "pdt": -7},
     **{"west": 1, "bst": 1, "cet": 1, "met": 1, "cest": 2, "mest": 2, "eet": 2, "eest": 3, "msk": 3, "jst": 9},
+    **{"hkt": 8, "sgt": 8, "awst": 8, "kst": 9, "aest": 10, "aedt": 11, "nzst": 12, "nzdt": 13},
 }
 _BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 _TRIAL = datetime(2001, 2, 3, 4, 5, 6, tzinfo=UTC)
@@ -140,7 +141,8 @@ def parse_mail_date(text: str) -> datetime | None:
     found = _MAIL_DATE.fullmatch(text.strip())
     if found is None or (month := found["month"].lower()) not in _MONTHS:
         return None
-    zone_hours = _ZONES.get((found["zone"] or "").lower())
+    zone = (found["zone"] or "").lower()
+    zone_hours = _ZONES.get(zone, 0 if len(zone) == 1 else None)
     hour, minute, second = (int(found[part] or 0) for part in ("hour", "minute", "second"))
     if zone_hours is None or (found["half"] and not 1 <= hour <= 12):
         return None
@@ -154,8 +156,8 @@ def parse_mail_date(text: str) -> datetime | None:
     ahead = ahead or timedelta(hours=zone_hours)
     try:
         second = 59 if second == 60 else second  # a leap second
-        zone = timezone(ahead) if ahead else UTC
-        return datetime(year, _MONTHS.index(month) + 1, int(found["day"]), hour, minute, second, tzinfo=zone)
+        tzinfo = timezone(ahead) if ahead else UTC
+        return datetime(year, _MONTHS.index(month) + 1, int(found["day"]), hour, minute, second, tzinfo=tzinfo)
     except ValueError:
         return None
 

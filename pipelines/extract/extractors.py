@@ -267,7 +267,8 @@ class Extractor(Arguments):
         None,
         alias="format",
         min_length=1,
-        description="of the casts date and timestamp, such as %d.%m.%Y; by default ISO 8601, or as in RSS",
+        description="of the casts date and timestamp, such as %d.%m.%Y; by default ISO 8601, or as in RSS, "
+        "also with AM and PM",
     )
     type_: str | None = Field(None, alias="type", min_length=1, description="of jsonld: the type of the object")
     path: str | None = Field(None, min_length=1, description="of jsonld: the path in the object")

@@ -66,6 +66,7 @@ from tests.support.trials import try_rows
         ("timestamp", "05 Jan 2024 12:15 pm", datetime(2024, 1, 5, 12, 15, tzinfo=UTC)),
         ("timestamp", "05 Jan 2024 13:15 PM", None),
         ("timestamp", "05 Jan 2024 10:30 IST", None),
+        ("timestamp", "05 Jan 2024 10:30 AEST", datetime(2024, 1, 5, 0, 30, tzinfo=UTC)),
         ("timestamp", "05 Jan 2024 10:30 mest", datetime(2024, 1, 5, 8, 30, tzinfo=UTC)),
         ("date", "Monday", None),
         ("timestamp", "0001-01-01T00:00:00+05:00", None),
