@@ -121,3 +121,14 @@ spindle: {{keepColumns: [_error], maxFailureRatio: 1}}
 def test_values_of_json_have_no_headings(runners: Runners) -> None:
     with pytest.raises(PipelineError, match="'columns: auto' reads the rows of tables in HTML"):
         runners.plan("fetch: {url: 'http://a.test/'}\npipeline:\n- {stage: flatSelect, args: [$.a, {columns: auto}]}")
+
+
+def test_headings_that_differ_only_in_case_are_one_column(runners: Runners, site: Site) -> None:
+    table = "<table><tr><th>Name<th>{}<tr><td>{}<td>1</table>"
+    pages = {"/": table.format("TOTAL", "A") + table.format("Total", "B"), "/2": table.format("total", "C") * 3}
+    base = site.serve(pages)
+    found = read(
+        runners,
+        f"fetch: {{url: ['{base}/', '{base}/2']}}\npipeline:\n- {{stage: flatSelect, args: [tr, {{columns: auto}}]}}",
+    )
+    assert found == [{"Name": name, "TOTAL": "1"} for name in ("A", "B", *"CCC")]
