@@ -256,8 +256,9 @@ one. `args: [NAME]` is another way to write the attribute of `attr`. `as` is the
 Two columns with the same name in a stage are an error; an existing column is overwritten.
 
 `price` reads the number beside a currency sign, else the first one, in the digits of any script and with any
-separators; with a minus before it or its sign, it is negative. A raised number (`<sup>`) is cents if it has two digits
-and follows a whole number, otherwise a footnote, which is left out.
+separators; with a minus before it or its sign, it is negative. `1.299 €` is 1299, but `KWD 1.299` and `1,299 DT` are
+1.299, as such currencies have three decimals; a number of JSON or of another column stays as it is. A raised number
+(`<sup>`) is cents if it has two digits and follows a whole number, otherwise a footnote, which is left out.
 
 `pattern` searches the text and keeps its first group, before `price` reads it. `default` replaces null, except in rows
 without a page. An XPath reads the tree that selectors read, inside the page or segment: `//a` finds the links of a

@@ -45,6 +45,7 @@ from pipelines.login import find_login
 from pipelines.page_cache.options import CacheOptions
 from pipelines.planning.plan import Plan, Step
 from pipelines.planning.stage import Export, LinkStage, Reset, RowStage, Sink, Source, TableStage
+from pipelines.transforms.schema import fold_names
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -162,7 +163,7 @@ class TrialEngine(Engine[Rows]):
         return rows
 
     def _infer_columns(self, rows: Rows, columns: Columns, step: Step, fails: bool) -> tuple[Rows, Columns]:
-        return rows, columns
+        return _fold_names(rows), columns
 
     def _set_json_types(self, rows: Rows, columns: Columns) -> tuple[Rows, Columns]:
         return rows, columns
@@ -256,6 +257,12 @@ class TrialEngine(Engine[Rows]):
             return create_fetcher(task.options, browsing, throttle, pages, session)
 
         return resources.enter_context(add_rendering(task, open_fetcher, self._reporter))
+
+
+def _fold_names(rows: Rows) -> Rows:
+    spellings: dict[str, str] = {}
+    for address, row in rows:
+        yield address, row.replace_values(fold_names(row.values, spellings))
 
 
 def _iter_rows(rows: pa.Table, columns: Columns) -> Rows:

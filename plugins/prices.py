@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field
 
 from pipelines.contract.workers import Tools
 from pipelines.errors import ArgumentError
-from pipelines.extract.prices import find_price
+from pipelines.extract.prices import convert_price, find_price
 from pipelines.extract.rows import Row
 from pipelines.language.columns import Columns
 from pipelines.language.names import describe_unknown
@@ -51,6 +51,10 @@ _SIGNS = {
     "Ft": "HUF",
     "lei": "RON",
     "лв": "BGN",
+    "KD": "KWD",
+    "BD": "BHD",
+    "JD": "JOD",
+    "DT": "TND",
 }
 _AMBIGUOUS_SIGNS = {"$": "USD AUD CAD NZD HKD SGD MXN", "¥": "JPY CNY", "kr": "SEK NOK DKK ISK"}
 
@@ -66,7 +70,7 @@ def _validate_currency(code: str) -> str:
 
 def normalize_price(text: str, default: str | None) -> tuple[float | None, str | None]:
     """Return the amount of a price and its ISO 4217 code; `default` applies to a missing or ambiguous currency."""
-    price = find_price(text)
+    price = find_price(text, default or "")
     if price is None:
         return None, None
     amount, sign = price.amount, price.sign
@@ -116,6 +120,7 @@ pipeline:
         def normalize_row(row: Row) -> Iterable[Row]:
             value = row.value(name)
             amount, currency = (None, None) if value is None else normalize_price(str(value), default)
+            amount = amount if isinstance(value, str) else convert_price(value)
             yield row.with_values({f"{name}_amount": amount, f"{name}_currency": currency})
 
         return normalize_row

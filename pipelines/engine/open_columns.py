@@ -15,7 +15,15 @@ from pipelines.language.columns import Columns
 from pipelines.planning.plan import Step
 from pipelines.planning.planner import check_inferred_names
 from pipelines.planning.stage import RowStage
-from pipelines.transforms.schema import TypeMismatch, Types, convert_row, infer_schema, keep_matching_values, mix_types
+from pipelines.transforms.schema import (
+    TypeMismatch,
+    Types,
+    convert_row,
+    fold_names,
+    infer_schema,
+    keep_matching_values,
+    mix_types,
+)
 from pipelines.transforms.values import loads
 
 SAMPLE_ROWS = 100
@@ -48,11 +56,14 @@ class Conversion:
 def infer_open_columns(sample: Iterable[str], columns: Columns, step: Step) -> InferredColumns | None:
     """Return the columns that the JSON of the sample shows, or else the usual ones of the step; None without any.
 
-    Raise RunError for rows of different types and for invalid column names. A step that mixes types has no column whose
-    name differs from another only in case: rows with it fail.
+    A name has the spelling of the first row that has it. Raise RunError for rows of different types and for invalid
+    column names. A step that mixes types has no column whose name differs only in case from one before, or from
+    another of the same row: rows with it fail.
     """
+    spellings: dict[str, str] = {}
+    rows = (fold_names(loads(text), spellings) for text in sample)
     try:
-        types = infer_schema(map(loads, sample), mixes_types(step)) or _get_usual_columns(step)
+        types = infer_schema(rows, mixes_types(step)) or _get_usual_columns(step)
     except TypeMismatch as error:
         raise RunError(f"{error}; declare the columns as its return type") from None
     if mixes_types(step):
@@ -86,9 +97,11 @@ def convert_batch(conversion: Conversion, batch: pa.RecordBatch, reporter: Progr
     """Return the rows with the inferred columns; a row of other types becomes an error row. Raise StageFailed."""
     cells = {name: batch.column(name) for name in batch.schema.names}
     errors, types = cells["_error"].to_pylist(), conversion.types
+    spellings = {name.casefold(): name for name, _ in types}
     rows: list[dict[str, object]] = []
     for position, text in enumerate(cells[OPEN].to_pylist()):
-        values = mix_types(loads(text), dict(types)) if conversion.mixes else loads(text)
+        values = fold_names(loads(text), spellings)
+        values = mix_types(values, dict(types)) if conversion.mixes else values
         try:
             rows.append(keep_matching_values(values, types) if errors[position] else convert_row(values, types))
         except TypeMismatch as error:

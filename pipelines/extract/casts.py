@@ -24,15 +24,17 @@ _SPACES = re.compile(r"\s")
 _DECIMAL = re.compile(r"decimal\(\s*(\d{1,2})\s*(?:,\s*(\d{1,2})\s*)?\)")
 _MAIL_DATE = re.compile(
     r"(?:[a-z]{3,9}\.?,?\s+|[a-z]{3},)?(?P<day>\d{1,2})[\s-]+(?P<month>[a-z]{3})[a-z]{0,6}\.?[\s-]+(?P<year>\d{2,4})"
-    r"(?:\s+(?P<hour>\d{1,2}):(?P<minute>\d\d)(?::(?P<second>\d\d))?"
+    r"(?:\s+(?P<hour>\d{1,2}):(?P<minute>\d\d)(?::(?P<second>\d\d))?(?:\s*(?P<half>[ap])\.?m\b\.?)?"
     r"(?:\s*(?P<sign>[+-])(?P<ahead>\d\d):?(?P<minutes>\d\d)|\s+(?P<zone>[a-z]{1,5}))?(?:\s*\([^()]*\))?)?",
     re.IGNORECASE | re.ASCII,
 )
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-# hours from UTC; those of other names are 0, as RFC 5322 has it
+# hours from UTC; those of other letters are 0, as RFC 5322 has it, but not of other names: IST is of three countries
 _ZONES = {
+    **dict.fromkeys(("", "ut", "utc", "gmt", "wet"), 0),
     **{"est": -5, "edt": -4, "cst": -6, "cdt": -5, "mst": -7, "mdt": -6, "pst": -8, "pdt": -7},
     **{"west": 1, "bst": 1, "cet": 1, "met": 1, "cest": 2, "mest": 2, "eet": 2, "eest": 3, "msk": 3, "jst": 9},
+    **{"hkt": 8, "sgt": 8, "awst": 8, "kst": 9, "aest": 10, "aedt": 11, "nzst": 12, "nzdt": 13},
 }
 _BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 _TRIAL = datetime(2001, 2, 3, 4, 5, 6, tzinfo=UTC)
@@ -139,17 +141,23 @@ def parse_mail_date(text: str) -> datetime | None:
     found = _MAIL_DATE.fullmatch(text.strip())
     if found is None or (month := found["month"].lower()) not in _MONTHS:
         return None
+    zone = (found["zone"] or "").lower()
+    zone_hours = _ZONES.get(zone, 0 if len(zone) == 1 else None)
+    hour, minute, second = (int(found[part] or 0) for part in ("hour", "minute", "second"))
+    if zone_hours is None or (found["half"] and not 1 <= hour <= 12):
+        return None
+    if found["half"]:
+        hour = hour % 12 + (12 if found["half"] in "pP" else 0)
     year = int(found["year"])
     if len(found["year"]) < 4:  # RFC 5322, section 4.3
         year += 2000 if year < 50 and len(found["year"]) == 2 else 1900
     minutes = 60 * int(found["ahead"] or 0) + int(found["minutes"] or 0)
     ahead = timedelta(minutes=-minutes if found["sign"] == "-" else minutes)
-    ahead = ahead or timedelta(hours=_ZONES.get((found["zone"] or "").lower(), 0))
-    hour, minute, second = (int(found[part] or 0) for part in ("hour", "minute", "second"))
+    ahead = ahead or timedelta(hours=zone_hours)
     try:
         second = 59 if second == 60 else second  # a leap second
-        zone = timezone(ahead) if ahead else UTC
-        return datetime(year, _MONTHS.index(month) + 1, int(found["day"]), hour, minute, second, tzinfo=zone)
+        tzinfo = timezone(ahead) if ahead else UTC
+        return datetime(year, _MONTHS.index(month) + 1, int(found["day"]), hour, minute, second, tzinfo=tzinfo)
     except ValueError:
         return None
 

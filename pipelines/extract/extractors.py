@@ -17,7 +17,7 @@ from pipelines.extract.images import find_source
 from pipelines.extract.jsonpath import JsonPath, is_json_path
 from pipelines.extract.matching import Query
 from pipelines.extract.patterns import PatternText, Searched, compile_pattern
-from pipelines.extract.prices import get_price_text, parse_price
+from pipelines.extract.prices import convert_price, get_price_text, parse_price
 from pipelines.extract.rows import Row
 from pipelines.extract.selectors import Selector, SelectorError, SelectorText, XPathText, compile_selector
 from pipelines.extract.tables import read_row
@@ -33,7 +33,6 @@ from pipelines.registry import Registry, UnknownName
 
 ReadRow = Callable[[Row], object]
 NO_ROW = Row({}, ())  # for a value without links
-_MAX_PRICE = 1e50  # a number column holds no larger price than a text
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +69,9 @@ def _read_price_text(element: Element, argument: str | None) -> object:
 
 
 def _read_price(element: Element, argument: str | None) -> object:
-    return parse_price(str(_read_price_text(element, argument)))
+    return convert_price(
+        _read_price_text(element, argument) if isinstance(element, HtmlElement) else _read_json(element, argument)
+    )
 
 
 # the same for nodes of HTML, faster; by function, since plugins derive methods from these
@@ -91,10 +92,7 @@ def _convert_text(value: object, row: Row) -> object:
 
 
 def _convert_price(value: object, row: Row) -> object:
-    value = _take_first(value)
-    if isinstance(value, int | float):
-        return float(value) if -_MAX_PRICE < value < _MAX_PRICE else None
-    return parse_price(str(value)) if value is not None else None
+    return convert_price(_take_first(value))
 
 
 def _convert_link(value: object, row: Row) -> object:
@@ -269,7 +267,8 @@ class Extractor(Arguments):
         None,
         alias="format",
         min_length=1,
-        description="of the casts date and timestamp, such as %d.%m.%Y; by default ISO 8601, or as in RSS",
+        description="of the casts date and timestamp, such as %d.%m.%Y; by default ISO 8601, or as in RSS, "
+        "also with AM and PM",
     )
     type_: str | None = Field(None, alias="type", min_length=1, description="of jsonld: the type of the object")
     path: str | None = Field(None, min_length=1, description="of jsonld: the path in the object")

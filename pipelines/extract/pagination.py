@@ -12,6 +12,7 @@ from urllib.parse import quote, unquote_plus, urlsplit
 from pydantic import AfterValidator, Field, NonNegativeInt, PositiveInt, model_validator
 
 from pipelines.extract import Element, SelectorFailed, compile_selector
+from pipelines.extract.document import Value
 from pipelines.extract.rows import Fetched, Row
 from pipelines.extract.selectors import Selector, SelectorText
 from pipelines.fetch import Page, canonical_url
@@ -25,7 +26,14 @@ _VALUE = "{next}"
 _LINK_HEADER = "link"  # as `next`: the header of that name
 _LINK = re.compile(r"<([^>]*+)>((?:\s*+;\s*+[^\s=;,]++\s*+(?:=\s*+(?:\"[^\"]*+\"|[^\s;,\"]*+))?+)*+)")
 _PARAMETER = re.compile(r";\s*+([^\s=;,]++)\s*+(?:=\s*+(?:\"([^\"]*+)\"|([^\s;,\"]*+)))?+")
-_COUNT = re.compile(r"\d[\d.,'\u2019\s]*+")
+_NUMBER = r"(?:\d{1,3}(?:,\d\d(?=,)){0,6}(?:[.,'\u2019\s]\d{3}){1,6}(?!\d)|\d{1,18})"
+_COUNT = re.compile(_NUMBER)
+# 1-24 of about 96, but of pages: page 1 of 4
+_COUNT_OF = re.compile(
+    rf"(\b(?:p[aá]g|seite|sid|str[ao]n|стр)\w*+\.?\s+)?{_NUMBER}"
+    rf"\s+(?:out\s+)?(?:of|von|van|de|di|do|av|af|sur|z|ze|из|/)\s+(?:[^\W\d]++\.?\s+){{0,3}}({_NUMBER})",
+    re.IGNORECASE,
+)
 
 
 def _check_next(text: str) -> str:
@@ -196,12 +204,22 @@ class PageChains:
         """Return the number or offset of a page, None if it would begin after the last item."""
         size, found = self._pagination.size or 0, _find(root, self._total)
         if self._total:
-            total = _COUNT.search(found.text()) if found else None
-            if total is None or number * size >= int(re.sub(r"\D", "", total[0])):
+            total = _read_total(found) if found else None
+            if total is None or not number * size < total:
                 return None
         if self._pagination.offset is not None:
             return self._pagination.offset + number * size
         return (self._pagination.page or 0) + number
+
+
+def _read_total(found: Element) -> float | None:
+    """Return a number of JSON, and of a text the number of which it names a part, else its largest one."""
+    value = found.value if isinstance(found, Value) else None
+    if isinstance(value, int | float):
+        return value
+    text = found.text()
+    totals = [total for of_pages, total in _COUNT_OF.findall(text) if not of_pages][:1] or _COUNT.findall(text)
+    return max((int(re.sub(r"\D", "", each)) for each in totals), default=None)
 
 
 def _describe_end(rows: PageRows, reason: str) -> str:

@@ -23,6 +23,7 @@ from pipelines.extract.parsing import parse_html
 from pipelines.extract.text import FindHidden, find_hidden, get_seen_text, is_hidden
 
 _MAX_DIGITS = 50  # characters of a number
+_MAX_PRICE = 10**_MAX_DIGITS
 _MAX_NUMBERS = 1000  # of a text
 _MAX_GROUP = 3  # digits of a group
 _CONTEXT = 100  # characters on each side of a price, where its currency may be
@@ -34,16 +35,24 @@ _MINUS = "-\u2013\u2212"
 _ASCII = str.maketrans(
     "\u066b\u066c\uff0e\uff0c\uff0d\ufe63\u2019\u2018\u02bc\u00b4", ".'.,\u2212\u2212''''"
 )  # separators, signs for minus and apostrophes
+# Decimal signs of the currencies with three decimals. Prices in that of Iraq have none.
+_OF_DINARS = {
+    **dict.fromkeys(("KWD", "BHD", "OMR", "JOD", "KD", "BD", "JD", "د.ك", "د.ب", "ر.ع", "د.أ"), "."),
+    **dict.fromkeys(("TND", "LYD", "DT", "د.ت", "د.ل"), ".,"),
+}
+_THOUSANDTHS = re.compile(r"[1-9]\d{0,2}([.,])\d{3}")
 # The second set has ordinary words, like TOP.
 _SIGNS = tuple(
-    frozenset(each.strip(f" .{_MARKS}") for each in signs) for signs in (SAFE_CURRENCY_SYMBOLS, OTHER_CURRENCY_SYMBOLS)
+    frozenset(each.strip(f" .{_MARKS}") for each in signs)
+    for signs in (SAFE_CURRENCY_SYMBOLS, (*OTHER_CURRENCY_SYMBOLS, *_OF_DINARS))
 )
 _ANY_SIGN = frozenset().union(*_SIGNS)
 _LENGTHS = range(max(map(len, _ANY_SIGN)), 0, -1)
 _PLAIN_PRICE = re.compile(r"(?:[$€£] ?)?([0-9]{1,9})[.,]([0-9]{2})(?: ?(?:[$€£]|[A-Z]{3}))?")
 # Groups after a space have three digits, and cents may follow one: 8. 94. A euro sign may be the decimal sign: 35€99.
+# A point after a word or another point is no decimal sign: Rs.499.
 _NUMBER = re.compile(
-    r"(?<!\d)(?:\d{1,3}(?: \d{3}(?!\d))+(?:[.,]\d+)?|[.]\d+(?![.,']?\d)"
+    r"(?<!\d)(?:\d{1,3}(?: \d{3}(?!\d))+(?:[.,]\d+)?|(?<![\w/.])[.]\d+(?![.,']?\d)"
     r"|\d+(?:[.,']\d+)*(?:[.,] \d\d(?![\d.,]))?)(?!\d)"
     r"(?:€(?:\d\d?| \d\d)(?![\w.,%]| ?€)| € \d\d(?![\w.,%]| ?€))?(?! ?[%\u066a])"
 )
@@ -70,8 +79,11 @@ class Price:
     sign: str
 
 
-def find_price(text: str) -> Price | None:
-    """Return the first number beside a currency sign, else the first number; percentages do not count."""
+def find_price(text: str, currency: str = "") -> Price | None:
+    """Return the first number beside a currency sign, else the first number; percentages do not count.
+
+    `currency` is the code for a text without a sign.
+    """
     text = _normalize(text)
     numbers = _find_numbers(text)
     if not numbers:
@@ -80,7 +92,7 @@ def find_price(text: str) -> Price | None:
     if not sign or "$" in sign:  # the other side may have the code of the dollar: $5 AUD
         size = 2 * len(_LENGTHS) if sign else _CONTEXT
         sign = (extract_currency_symbol(text[max(number.start - size, 0) : number.end + size], None) or "").strip()
-    return Price(_read_amount(text, number), sign)
+    return Price(_read_amount(text, number, sign or currency), sign)
 
 
 def parse_price(text: str) -> float | None:
@@ -91,7 +103,15 @@ def parse_price(text: str) -> float | None:
     numbers = _find_numbers(text)
     if not numbers:
         return None
-    return _read_amount(text, numbers[0] if len(numbers) == 1 else _choose(text, numbers)[0])
+    is_plain = len(numbers) == 1 and numbers[0].value < 1000
+    return _read_amount(text, *((numbers[0], "") if is_plain else _choose(text, numbers)))
+
+
+def convert_price(value: object) -> float | None:
+    """Return a number as it is, but none too large for a text, and of other values the amount in their text."""
+    if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
+        return float(value) if abs(value) < _MAX_PRICE else None
+    return parse_price(str(value)) if value is not None else None
 
 
 def read_number(text: str) -> Decimal | None:
@@ -210,8 +230,11 @@ def _find_last_sign(text: str, signs: frozenset[str]) -> str:
     )
 
 
-def _read_amount(text: str, number: _Number) -> float:
-    return -float(number.value) if _is_negative(_get_before(text, number)) else float(number.value)
+def _read_amount(text: str, number: _Number, sign: str) -> float:
+    found, amount = _THOUSANDTHS.fullmatch(text, number.start, number.end), float(number.value)
+    if found and found[1] in _OF_DINARS.get(sign, ""):
+        amount /= 1000
+    return -amount if _is_negative(_get_before(text, number)) else amount
 
 
 def _is_negative(before: str) -> bool:

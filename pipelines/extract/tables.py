@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -75,7 +76,7 @@ def read_row(row: Element) -> Mapping[str, str | None] | None:
 def name_columns(
     cells: Mapping[str, str | None], taken: Iterable[str] = (), reserved: Iterable[str] = ()
 ) -> dict[str, object]:
-    """Return the texts of a row by names of columns instead of its headings.
+    """Return the texts of a row by names of columns instead of its headings; Price (€) is Price_euro.
 
     A name that is `reserved`, or differs only in case from one that is `taken`, gets the number of its column.
     """
@@ -88,11 +89,18 @@ def _clean_names(headings: tuple[str, ...], taken: tuple[str, ...], reserved: tu
     others = {name.casefold(): name for name in taken}
     seen = {name.casefold() for name in (*INTERNAL_COLUMNS, *reserved)}
     for number, heading in enumerate(headings, start=1):
-        name = re.sub(r"\W+", "_", heading).strip("_") or f"column_{number}"
+        name = re.sub(r"\W+", "_", re.sub(r"[^\w\s]", _name_sign, heading)).strip("_") or f"column_{number}"
         folded = name.casefold()
         names.append(f"{name}_{number}" if folded in seen or others.get(folded, name) != name else name)
         seen.add(folded)
     return tuple(names)
+
+
+def _name_sign(found: re.Match[str]) -> str:
+    """Return the word for a sign of currencies, mathematics or percent, in which headings may differ."""
+    sign, kind = unicodedata.name(found[0], ""), unicodedata.category(found[0])
+    is_word = sign.endswith(" SIGN") and kind in ("Sc", "Sm", "Po")
+    return f" {sign.removesuffix(' SIGN').lower()} " if is_word else found[0]
 
 
 def read_table(table: Element) -> list[TableRow]:

@@ -220,7 +220,8 @@ class FlatSelect(RowStage):
     later stages are relative to the item.
 
     With `columns: auto`, as in `[tr, {columns: auto}]`, the segments are rows of tables: their cells are the columns,
-    which only the run discovers, called as the headings above them, and rows of headings are left out.
+    which only the run discovers, called as the headings above them, such as `Price_euro` for `Price (€)`, and
+    rows of headings are left out. Headings that differ only in case are one column.
     """
 
     example = """

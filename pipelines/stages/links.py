@@ -366,8 +366,9 @@ class Wget(_Paginating, AddressStage):
     variables.after for GraphQL), `{next: $.cursor, url: "https://shop.example.com/list/{next}"}` by a cursor within an
     address. It ends when `next` finds nothing. `{page: 1, size: 100, total: $.total}` counts the parameter page from
     that of the first address, `{offset: 0, size: 100, total: $.total}` the parameter offset, and `param` names another
-    one; with `next` in place of `total` until that finds nothing. A page that answers the same as one before, or names
-    the cursor that led to it, is the last one and has `_error`.
+    one; with `next` in place of `total` until that finds nothing. In a text the total is the 10 of `1-3 of 10`, or the
+    largest number. A page that answers the same as one before, or names the cursor that led to it, is the last one and
+    has `_error`.
     """
 
     example = """

@@ -194,6 +194,15 @@ def _count_places(value: Decimal) -> int:
     return max(0, -cast(int, _round_places(value).as_tuple().exponent))
 
 
+def fold_names(row: Mapping[str, Any], spellings: dict[str, str]) -> Mapping[str, Any]:
+    """Return the row with the first spellings of names that differ only in case, and note its new ones.
+
+    A row with two such names stays as it is.
+    """
+    folded = {spellings.setdefault(name.casefold(), name): value for name, value in row.items()}
+    return folded if len(folded) == len(row) else row
+
+
 def convert_row(row: Mapping[str, Any], types: Types) -> dict[str, Any]:
     """Convert a row to the columns' types, null for missing values; raise TypeMismatch."""
     known = dict(types)

@@ -36,3 +36,10 @@ def test_an_unknown_currency_is_a_problem(tmp_path: Path) -> None:
     problem = find_problem(load_table(tmp_path, REVIEWS, "- {stage: priceNormalize, args: [p, EURO]}"))
     assert problem.line == 3
     assert problem.message.startswith("priceNormalize: unknown currency 'EURO'; did you mean EUR")
+
+
+def test_numbers_are_amounts_and_the_currency_decides_on_decimals(run: Run, tmp_path: Path) -> None:
+    text = "- {stage: sql_query, args: ['SELECT 1.599 AS a, 1.599e0 AS b, ''12.500'' AS c FROM rows']}\n"
+    stages = text + "".join(f"- {{stage: priceNormalize, args: [{name}, KWD]}}\n" for name in "abc")
+    (row,) = run(load_table(tmp_path, "x\n1\n", stages))
+    assert [row[f"{name}_amount"] for name in "abc"] == [1.599, 1.599, 12.5]

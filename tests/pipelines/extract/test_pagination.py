@@ -6,7 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from pipelines.extract.pagination import PageChains, Pagination, find_next_link, set_parameter
+from pipelines.extract.pagination import (
+    MAX_PAGES,
+    Following,
+    PageChains,
+    PageRows,
+    Pagination,
+    find_next_link,
+    set_parameter,
+)
 from pipelines.extract.rows import Fetched, Row
 from tests.support.pages import document
 
@@ -50,3 +58,39 @@ def test_a_site_that_answers_with_its_last_page_for_ever_is_left() -> None:
             chains.add(page.page, fetched, rows)
             due = chains.take()
     assert errors == [None, None, f"page 3 of {URL} answers the same as a page before, so it is taken as the last one"]
+
+
+@pytest.mark.parametrize(
+    ("total", "pages"),
+    [
+        ("10", 4),
+        ("Showing 1-3 of 10 results", 4),
+        ("1 \u2013 3 von ca. 10 Artikeln, Stand 2026", 4),
+        ("3 из 10", 4),
+        ("1-3 / 10", 4),
+        ("Page 1 of 4 (10 results)", 4),
+        ("10 produits de 2 marques", 4),
+        ("1 à 3 sur 1 234 résultats", 412),
+        ("10,000 results", 3_334),
+        ("1,00,00,000 results", MAX_PAGES),
+        ("1-3 of 1,234", 412),
+        ("none", 1),
+        ("9" * 5000, MAX_PAGES),
+        ('{"total": 10}', 4),
+        ('{"total": 10.0}', 4),
+        ('{"total": "10"}', 4),
+        ('{"total": null}', 1),
+    ],
+)
+def test_the_total_is_found_in_its_sentence(total: str, pages: int) -> None:
+    is_json = total.startswith("{")
+    page = document(total if is_json else f"<p>{total}", URL, "application/json" if is_json else "text/html")
+    pagination = Pagination.model_validate({"page": 1, "size": 3, "total": "$.total" if is_json else "p"})
+
+    def has_next(number: int) -> bool:
+        chains, rows = PageChains(pagination, False, None), [Row({}, (0, 0))]
+        rows = PageRows(rows, URL, number - 1, Following(URL), set())
+        chains.add(page.page, Fetched.from_page(page.page), rows)
+        return bool(chains.take())
+
+    assert [has_next(number) for number in (pages - 1, pages)] == [pages > 1, False]

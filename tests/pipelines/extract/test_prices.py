@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import time
+from decimal import Decimal
 
 import pytest
 from price_parser.parser import Price
 
 from pipelines.extract.extractors import Extractor
-from pipelines.extract.prices import find_price, parse_price
+from pipelines.extract.prices import convert_price, find_price, parse_price
 from pipelines.extract.rows import Row
 from tests.support.pages import document
 
@@ -77,6 +79,22 @@ def test_prices_are_as_price_parser_reads_them(text: str, price: float | None) -
         ("12,00 €¹", 12.0),
         ("12,00¹² €", 12.0),
         ("25 m² for 12,00 €", 12.0),
+        ("Rs.499", 499.0),
+        ("Rs.12999/-", 12999.0),
+        ("S/.120", 120.0),
+        ("approx.500 €", 500.0),
+        ("only...99 €", 99.0),
+        ("was:.99", 0.99),
+        ("₹.50", 0.5),
+        ("KWD 12.500", 12.5),
+        ("-3.250 OMR", -3.25),
+        ("BHD 0.750", 0.75),
+        ("129,900 DT", 129.9),
+        ("12.500 - 15.750 KWD", 12.5),
+        ("KWD 1,250.500", 1250.5),
+        ("OMR 12,500", 12500.0),
+        ("IQD 25.000", 25000.0),
+        ("\u0661\u0662\u066b\u0665\u0660\u0660 د.ك.\u200f", 12.5),
     ],
 )
 def test_prices_of_all_conventions(text: str, price: float) -> None:
@@ -110,6 +128,14 @@ def test_prices_of_all_conventions(text: str, price: float) -> None:
 def test_raised_digits_are_cents_or_footnotes(html: str, price: float, extra: dict[str, object]) -> None:
     read = Extractor.model_validate({"selector": "p", "method": "price", **extra}).build_worker()
     assert read(Row({}, (0,), element=document(f"<p>{html}</p><p>x").root)) == ([price] if "all" in extra else price)
+
+
+@pytest.mark.parametrize(("value", "price"), [("1.599", 1.599), ("3", 3.0), ('"1.599"', 1599.0), ("true", None)])
+def test_a_number_of_json_is_its_price(value: str, price: float | None) -> None:
+    read = Extractor.model_validate({"selector": "$.p", "method": "price"}).build_worker()
+    page = document(f'{{"p": {value}}}', content_type="application/json")
+    assert read(Row({}, (0,), element=page.root)) == price
+    assert convert_price(json.loads(value)) == convert_price(json.loads(value, parse_float=Decimal)) == price
 
 
 @pytest.mark.parametrize("text", ["Free", "free delivery", "Lorem ipsum " * 40 + "free"])

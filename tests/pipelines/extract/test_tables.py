@@ -101,11 +101,14 @@ def test_a_row_of_one_cell_is_the_section_of_those_below_it(cell: str) -> None:
 
 
 def test_names_of_columns_are_words_and_differ() -> None:
-    assert name_columns({"Price / net": "1", "PRICE, net": "2", "€": "3"}) == {
+    assert name_columns({"Price / net": "1", "PRICE, net": "2", "*": "3"}) == {
         "Price_net": "1",
         "PRICE_net_2": "2",
         "column_3": "3",
     }
+    signs = ["#", "Price (€)", "Price ($)", "Change", "Change %", "\u2264 18", "> 18", "R&D*"]
+    words = ["number", "Price_euro", "Price_dollar", "Change", "Change_percent", "18", "greater_than_18", "R_D"]
+    assert [*name_columns(dict.fromkeys(signs))] == words
     assert [*name_columns({"Name": "1", "Price": "2"}, ["name", "Price"])] == ["Name_1", "Price"]
 
 
