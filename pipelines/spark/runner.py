@@ -23,7 +23,7 @@ from pipelines.language.columns import quote_column
 from pipelines.language.formats import Mode
 from pipelines.language.json_values import PREVIEW_LENGTH
 from pipelines.planning.check import REJECTED_COLUMNS
-from pipelines.planning.stage import TableStage
+from pipelines.planning.stage import Export, Sink, Source, TableStage
 from pipelines.spark.checkpoints import Checkpoints
 from pipelines.spark.dataframes import first_rows, to_records
 from pipelines.spark.engine import SparkEngine
@@ -71,7 +71,7 @@ class SparkRunner:
             rejected = self._write_rejected(split)
             return RunResult(None, engine.saves.commit(), [], 0, rejected=rejected)
         rows = split.rows
-        if engine.ends_in_pass or self._mixes_rows():
+        if engine.ends_in_pass or self._mixes_rows(engine):
             small = engine.ends_in_pass and rows.is_cached and _count_parts(rows) == 1
             rows = _sort_in_task(rows) if small else rows.orderBy("_ordinal")
         output, started = engine.select_output(rows), time.monotonic()
@@ -132,10 +132,20 @@ class SparkRunner:
         output = self._plan.output
         return output.format == "parquet" and not output.keys and self._plan.ends_in_any_order
 
-    def _mixes_rows(self) -> bool:
-        """Return whether the last stage is a join, which mixes the rows that it keeps."""
-        last = self._plan.steps[-2].stage if self._plan.options.incremental is None and self._reads_twice() else None
-        return isinstance(last, TableStage) and last.keeps_rows
+    def _mixes_rows(self, engine: SparkEngine) -> bool:
+        """Return whether a pass or a join has mixed the rows, and no later stage has put them in order."""
+        if self._plan.options.incremental is not None or not self._reads_twice():
+            return False
+        for step in reversed(self._plan.steps[:-1]):
+            stage = step.stage
+            if isinstance(stage, TableStage) and not stage.keeps_rows:
+                does = stage.capabilities
+                if does.sets_order or does.loses_order or does.max_rows is not None:
+                    return False
+            elif not isinstance(stage, Sink | Export):
+                has_pages = not isinstance(stage, Source) or stage.gives_page
+                return isinstance(stage, TableStage) or (engine.passes > 0 and has_pages)
+        return False
 
     def _split(self, engine: SparkEngine, tagged: DataFrame) -> Split:
         split = split_rejected(self._plan.checks, tagged)

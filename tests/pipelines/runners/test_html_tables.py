@@ -155,3 +155,16 @@ def test_headings_that_differ_only_in_case_are_one_column(runners: Runners, site
         f"fetch: {{url: ['{base}/', '{base}/2']}}\npipeline:\n- {{stage: flatSelect, args: [tr, {{columns: auto}}]}}",
     )
     assert found == [{"Name": name, "TOTAL": "1"} for name in ("A", "B", *"CCC")]
+
+
+@pytest.mark.parametrize("columns", ["{columns: auto}", "{selector: td, as: Name}"])
+def test_a_filter_leaves_rows_of_pages_in_order(runners: Runners, site: Site, columns: str) -> None:
+    pages = {f"/{at}": f"<table><tr><th>Name<tr><td>{at}a<tr><td>{at}b</table>" for at in range(8)}
+    base = site.serve(pages)
+    text = f"""
+fetch: {{url: [{", ".join(f"'{base}{path}'" for path in pages)}]}}
+pipeline:
+- {{stage: flatSelect, args: [tr, {columns}]}}
+- {{stage: filter, args: ['Name IS NOT NULL']}}
+"""
+    assert len(runners.assert_equal(runners.plan(text)).ordered) == 16
