@@ -23,8 +23,9 @@ INTERNAL_COLUMNS = frozenset({"__link", "__level", "__open", "__row", "__place"}
 JSON = "json"  # type of a planned column whose values are those of a JSON page
 UNKNOWN = "unknown"  # type of a planned column of a dataset that only a run reads
 _OF_JSON = (JSON, f"array<{JSON}>")
-_QUOTED = re.compile("`(?:[^`]|``)*`")
-_FIELD = re.compile(rf"{_QUOTED.pattern}|([<,]\s*)([^<>,:`]+)(?=:)")  # a quoted name, or one without quotes
+_FIELD = re.compile(r"`(?:[^`]|``)*`|([<,]\s*)([^<>,:`]+)(?=:)")  # a quoted name, or one without quotes
+# what Spark SQL and sqlglot read without quotes: for sqlglot these two words begin an expression
+_PLAIN = re.compile(r"(?!(?:not|select)\Z)[a-z_][a-z0-9_]*", re.IGNORECASE | re.ASCII)
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")  # in column names of Spark and Arrow
 
 
@@ -93,15 +94,22 @@ def quote_column(name: str) -> str:
 
 
 def quote_fields(type_: str) -> str:
-    """Return a Spark SQL type with quoted names of fields: Spark names types without quotes, and reads none so."""
-    return _FIELD.sub(lambda match: f"{match[1]}`{match[2].strip()}`" if match[2] else match[0], type_)
+    """Return a Spark SQL type with quotes around names of fields that need them: Spark names types without any."""
+    return _FIELD.sub(_quote_field, type_)
+
+
+def _quote_field(found: re.Match[str]) -> str:
+    if found[2] is None or _PLAIN.fullmatch(name := found[2].strip()):
+        return found[0]
+    return f"{found[1]}`{name}`"
 
 
 def list_fields(columns: Iterable[tuple[str, str]]) -> Iterator[str]:
     """Yield the names of columns, and after each those of its fields, however deep, as `column.field`."""
     for name, type_ in columns:
         yield name
-        yield from (f"{name}.{found[1:-1].replace('``', '`')}" for found in _QUOTED.findall(quote_fields(type_)))
+        for found in _FIELD.finditer(type_):
+            yield f"{name}.{found[2].strip() if found[2] else found[0][1:-1].replace('``', '`')}"
 
 
 def declare_columns(columns: Iterable[tuple[str, str]]) -> str:
