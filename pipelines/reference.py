@@ -352,8 +352,8 @@ pipeline:
 
 Their changes are not seen. `incremental: {keys: [sku], recheck: P7D}` asks for a known page again once it is older than
 that (an ISO 8601 duration; P7D by default, or `never`), with the validators of its last answer unless rows have columns
-from before it. A page with status 304 costs no row; the rows of a changed page replace those with equal keys; equal
-rows are not written. A page that is gone (404 or 410) is named in the log, and its rows stay.
+from before it that are not its address. A page with status 304 costs no row; the rows of a changed page replace those
+with equal keys; equal rows are not written. A page that is gone (404 or 410) is named in the log, and its rows stay.
 
 - The output's mode is `append`, with keys `merge`, also for Parquet: then the new version is the earlier one with the
   rows merged into it. Another mode is an error. An execution without new rows publishes no version.

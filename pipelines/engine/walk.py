@@ -161,20 +161,21 @@ class Engine(ABC, Generic[Rows]):
     def _track(self, step: Step, stage: LinkStage | Source, before: Columns) -> Tracking | None:
         """Return how the step treats known pages; None where it requests all pages and they give no rows.
 
-        A page that has not changed gives no row, so none is asked about where rows have columns from `before` it.
+        A page that has not changed gives no row. Where rows have columns from `before` it, other than those of its
+        address, it is requested in full: these may have changed.
         """
         known = self._context.known
         if self._incremental is None or known is None or step.key not in self._last_fetches:
             return None
         how, explores = stage.fetching, isinstance(stage, LinkStage) and stage.max_depth is not None
         is_followed, is_plain = explores or how.pagination is not None, how.browsing is None and how.file_limit is None
-        is_alone = not before.open and not list_own_columns(before)
+        has_others = before.open or not {*list_own_columns(before)} <= {*stage.list_references()}
         return Tracking(
             job=known.job,
             known=known.earlier,
             recheck_seconds=self._incremental.recheck_seconds,
             asks_all=is_followed,
-            has_validators=bool(self._incremental.keys) and is_plain and is_alone and not is_followed,
+            has_validators=bool(self._incremental.keys) and is_plain and not (is_followed or has_others),
         )
 
     def _build_request(self, stage: LinkStage | Source, columns: Columns) -> RequestTemplate | None:

