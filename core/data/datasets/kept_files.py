@@ -47,9 +47,7 @@ def delete_unused(
             return []
         place = (version.format, version.locations, version.snapshot, version.files)
         for key in list_version_files(storage, organization_id, *place):
-            unused.difference_update(
-                f"{kept_files_key(organization_id)}/{each}" for each in _read_texts(storage, key, columns)
-            )
+            unused.difference_update(f"{kept_files_key(organization_id)}/{each}" for each in _read_hashes(storage, key))
     # listed again, since an execution may have kept some meanwhile
     deleted = [file for file in _list_kept(storage, organization_id, before) if file.key in unused]
     for file in deleted:
@@ -62,12 +60,13 @@ def _list_kept(storage: Storage, organization_id: str, before: datetime) -> list
     return [each for each in files if each.modified_at < before and HASH.fullmatch(each.key.rpartition("/")[2])]
 
 
-def _read_texts(storage: Storage, key: str, columns: list[str]) -> Iterator[str]:
+def _read_hashes(storage: Storage, key: str) -> Iterator[str]:
+    """Yield the hashes in a file, whose columns end alike where Iceberg gives them other names."""
     import pyarrow.parquet as pq  # a large library, for instances that keep files
 
     with storage.open(key) as content:
         file = pq.ParquetFile(content)
-        own = [name for name in columns if name in file.schema_arrow.names]
+        own = list(filter(HASH_COLUMN.fullmatch, file.schema_arrow.names))
         for batch in file.iter_batches(BATCH_ROWS, columns=own) if own else ():
             for column in batch.columns:
                 yield from (str(value) for value in column.unique().to_pylist() if value is not None)

@@ -7,12 +7,13 @@ from datetime import timedelta
 from hashlib import sha256
 
 import pytest
+from sqlalchemy import select
 
 from core.data.datasets.collector import FileCollector
 from core.infra.database import open_database
 from core.infra.storage import open_storage
 from core.infra.storage.protocol import kept_files_key
-from core.tables import now
+from core.tables import DatasetVersion, now
 from pipelines.fetch.files import FileFolder
 from tests.plugins.ean_image_sourcing.countries import BASE, EANS, complete, make_image, upload
 from tests.support.api import Api, Job, Server
@@ -22,8 +23,8 @@ SIZE = 10
 
 
 @pytest.fixture
-def buyers(server: Server) -> Api:
-    return server.caller("buyers of images", "admin")
+def buyers(server: Server, request: pytest.FixtureRequest) -> Api:
+    return server.caller(request.node.name, "admin")
 
 
 @pytest.fixture
@@ -81,3 +82,17 @@ def test_images_are_deleted_after_the_last_rows_that_name_them(buyers: Api, coll
     collector.sweep(later)
     assert list_kept(buyers) == set()
     get_folder(buyers, 2 * SIZE).add_picture(b"new".ljust(2 * SIZE))  # the limit has room again
+
+
+def test_an_image_stays_though_the_files_name_its_column_otherwise(buyers: Api, collector: FileCollector) -> None:
+    (image,) = keep_images(buyers, "image of a table")
+    job, execution = begin(buyers, "italy")
+    complete(job, execution, [make_image(EANS[0], 1, 0.5) | {"image_sha256": image}])
+    database = open_database(buyers.settings)
+    with database.write() as session:
+        version = session.scalars(select(DatasetVersion).where(DatasetVersion.execution_id == execution)).one()
+        assert "image_sha256" in {each["name"] for each in version.columns}
+        version.columns = [each | {"name": each["name"].replace("_sha", " x_sha")} for each in version.columns]
+    database.close()
+    collector.sweep(now() + timedelta(days=2))
+    assert image in list_kept(buyers)
