@@ -23,11 +23,12 @@ CHANGED_CPU_SECONDS = 150  # about two minutes with the linters beside them
 
 @dataclass(frozen=True)
 class TestChoice:
-    """Test files by path: those whose default tests run, whose long ones, whose variants; None is all of them."""
+    """Test files by path: those whose default tests run, whose gate, long and variant ones; None is all of them."""
 
     __test__ = False  # no class of tests
 
     default: list[str] | None
+    gate: list[str] | None
     long: list[str] | None
     variants: list[str] | None
     tests: list[str] | None = None  # these alone, by name, or all of these files
@@ -38,33 +39,38 @@ class TestChoice:
             return item.nodeid in self.tests or path in self.tests
         if item.get_closest_marker("variant"):
             return self.variants is None or path in self.variants
-        if item.get_closest_marker("long") and not item.get_closest_marker("gate"):
+        if item.get_closest_marker("gate"):
+            return self.gate is None or path in self.gate
+        if item.get_closest_marker("long"):
             return self.long is None or path in self.long
         return self.default is None or path in self.default
 
 
-DEFAULT = TestChoice(default=None, long=[], variants=[])
-NOTHING = TestChoice(default=[], long=[], variants=[])
-NO_VARIANTS = TestChoice(default=None, long=None, variants=[])
+DEFAULT = TestChoice(default=None, gate=[], long=[], variants=[])
+NOTHING = TestChoice(default=[], gate=[], long=[], variants=[])
+NO_VARIANTS = TestChoice(default=None, gate=None, long=None, variants=[])
 
 
 def choose_before_merge(changed: Iterable[Path], day: date) -> TestChoice:
-    """Choose the default tests, the long ones of edited files and rooms, and of the rest those whose turn it is."""
+    """Choose default and gate tests, all long ones of edited files and rooms, and of the rest those in turn."""
     files = list_test_files()
     rooms = {room for path in changed if (room := find_room(path))}
     edited = {file for file in files if any(_is_in(file, room) for room in rooms)}
     turn = day.toordinal() % TURNS
-    return TestChoice(None, [file for file in files if file in edited or crc32(file.encode()) % TURNS == turn], [])
+    long = [file for file in files if file in edited or crc32(file.encode()) % TURNS == turn]
+    return TestChoice(default=None, gate=None, long=long, variants=[])
 
 
 def choose_part(earlier: Mapping[int, GateRun], number: int, parts: int) -> TestChoice:
     """Choose a share of the files that no earlier part had; of a part that failed, the tests that failed."""
     if number in earlier:
-        return TestChoice(None, None, None, [test for test in earlier[number].failed if test.startswith("tests/")])
+        return TestChoice(
+            None, None, None, None, tests=[test for test in earlier[number].failed if test.startswith("tests/")]
+        )
     taken = {path for run in earlier.values() for path in run.costs}
     left = {file: get_cost(file) for file in list_test_files() if file not in taken}
     chosen = split_evenly(left, parts - len(earlier))[0]
-    return TestChoice(chosen, chosen, chosen)
+    return TestChoice(chosen, chosen, chosen, chosen)
 
 
 def choose_changed(changed: Iterable[Path]) -> tuple[TestChoice, list[str]]:
@@ -79,7 +85,7 @@ def choose_changed(changed: Iterable[Path]) -> tuple[TestChoice, list[str]]:
             continue
         seconds += get_cost(file)
         (chosen if seconds <= CHANGED_CPU_SECONDS or not chosen else left_out).append(file)
-    return TestChoice(chosen, [], []), left_out
+    return TestChoice(chosen, gate=[], long=[], variants=[]), left_out
 
 
 def list_test_files() -> list[str]:

@@ -183,15 +183,17 @@ def test_after_the_deadline_no_test_is_started_and_none_has_failed(clone: Clone)
     assert (status, "1 not started" in printed) == (0, True)
 
 
-def test_a_change_runs_the_default_tests_that_import_it(clone: Clone) -> None:
+def test_a_change_runs_the_default_tests_that_import_it_and_no_arguments_all_of_them(clone: Clone) -> None:
     clone.write("core/__init__.py", "")
     clone.write("core/rows.py", "")
     clone.write("core/tables.py", "def read():\n    from core.rows import x\n")
     clone.write("core/others.py", "")
     clone.write("tests/test_tables.py", "import core.tables\n" + LONG.format("tables"))
-    clone.write("tests/test_others.py", "import core.others\n" + LONG.format("others"))
+    clone.write("tests/test_others.py", "import core.others\n" + (LONG + KEPT).format("others"))
     clone.commit()
     clone.write("core/rows.py", "x = 1\n")
     status, printed = clone.run("--changed")
     assert status == 0, printed
     assert clone.list_outcomes() == {"test_tables": "passed"}
+    assert clone.run()[0] == 0
+    assert clone.list_outcomes() == {"test_tables": "passed", "test_others": "passed"}
