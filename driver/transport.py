@@ -26,6 +26,7 @@ from typing import Protocol
 from pydantic import BaseModel
 
 from driver.host_folder import SOCKET, TlsSpec
+from driver.unix_socket import bind, connect
 from pipelines.contract.request import RunRequest
 from pipelines.errors import RunError
 
@@ -185,9 +186,7 @@ def accept_request(connection: socket.socket) -> None:
 
 def send_to_socket(path: Path, request: HostRequest, log: int, lock: int) -> bool:
     """Send the request to a socket; return False when it is not accepted. That host must then be killed."""
-    with suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(_UNIX_SECONDS)
-        connection.connect(_shorten(path))
+    with suppress(OSError), connect(path, _UNIX_SECONDS) as connection:
         socket.send_fds(connection, [b"\0"], [log, lock])
         return _send(connection, _NO_TOKEN, request)
     return False
@@ -224,18 +223,13 @@ def _read(connection: socket.socket, token: str) -> HostRequest | None:
 
 def _bind(path: Path, backlog: int) -> socket.socket:
     """Return a socket that listens at this path, for this user only; nobody finds it before."""
-    server, opening = socket.socket(socket.AF_UNIX), path.with_name(f"{path.name}.opening")
+    opening = path.with_name(f"{path.name}.opening")
     opening.unlink(missing_ok=True)
-    server.bind(_shorten(opening))
+    server = bind(opening)
     opening.chmod(0o600)
     server.listen(backlog)
     opening.rename(path)
     return server
-
-
-def _shorten(path: Path) -> str:
-    """Return the path of a socket, absolute or relative, whichever is shorter: 107 bytes are the maximum."""
-    return min(str(path), os.path.relpath(path), key=len)
 
 
 def _listen(port: int) -> socket.socket:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import threading
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from typing import Any
 
 from core.infra.pidfile import hold_pidfile, list_alive, read_alive_pid
 from core.infra.run_socket import get_run_pidfile, get_run_socket
+from driver.unix_socket import bind
 from orchestration.runs import RunHost
 
 REQUEST_SECONDS = 5.0
@@ -33,9 +33,8 @@ class RunServer:
 
     def serve(self) -> None:
         path = get_run_socket(self._home)
-        Path(path).unlink(missing_ok=True)
-        with socket.socket(socket.AF_UNIX) as server:
-            server.bind(path)
+        path.unlink(missing_ok=True)
+        with bind(path) as server:
             server.listen(128)
             while True:
                 connection, _ = server.accept()

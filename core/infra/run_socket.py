@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
-import socket
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from driver.unix_socket import connect
+
 CONNECT_SECONDS = 15.0
 
 
-def get_run_socket(home: Path) -> str:
-    """Return the launcher's socket, absolute or relative, whichever is shorter: 107 bytes are the maximum."""
-    return min(str(home / "runs.sock"), os.path.relpath(home / "runs.sock"), key=len)
+def get_run_socket(home: Path) -> Path:
+    return home / "runs.sock"
 
 
 def get_run_pidfile(home: Path, run_id: str) -> Path:
@@ -23,11 +22,10 @@ def get_run_pidfile(home: Path, run_id: str) -> Path:
 
 
 def is_launcher_up(home: Path) -> bool:
-    with socket.socket(socket.AF_UNIX) as connection:
-        try:
-            connection.connect(get_run_socket(home))
-        except OSError:
-            return False
+    try:
+        connect(get_run_socket(home)).close()
+    except OSError:
+        return False
     return True
 
 
@@ -38,14 +36,14 @@ def send_request(home: Path, request: Mapping[str, Any], patience: float = CONNE
     """
     deadline = time.monotonic() + patience
     while True:
-        with socket.socket(socket.AF_UNIX) as connection:
-            try:
-                connection.connect(get_run_socket(home))
-            except OSError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.1)
-                continue
+        try:
+            connection = connect(get_run_socket(home))
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+            continue
+        with connection:
             connection.sendall(json.dumps(request).encode() + b"\n")
             if connection.recv(2) != b"ok":
                 raise OSError("The launcher could not start the run.")

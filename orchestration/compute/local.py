@@ -233,7 +233,6 @@ class LocalCompute:
         return self._files.path(log_key(handle.organization_id, handle.execution_id, handle.attempt))
 
     def _scratch_folder(self, handle: DriverHandle) -> Path:
-        # a short name: paths of Unix sockets in this folder have at most 107 bytes
         return self._data / "scratch" / f"{handle.execution_id}.{handle.attempt}"
 
 

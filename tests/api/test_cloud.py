@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
@@ -29,6 +28,7 @@ from core.lifecycle.spark import service as spark_service
 from core.lifecycle.spark.probe import SparkProbe
 from core.lifecycle.spark.service import SparkService
 from core.tables import CronJob
+from driver.unix_socket import bind
 from tests.support.api import Api, Job, Server, answered
 from tests.support.clock import Clock
 from tests.support.service import PATIENCE_SECONDS, wait_until
@@ -265,8 +265,7 @@ def test_facts_about_a_cluster_come_from_its_pods(acme: Api, monkeypatch: pytest
             service.check_health()
         (tmp_path / "dagster").mkdir()
         run_server = get_run_socket(tmp_path / "dagster")
-        with socket.socket(socket.AF_UNIX) as listening:
-            listening.bind(run_server)
+        with bind(run_server) as listening:
             listening.listen()
             assert service.check_health() == 0
             assert cluster.checked[0]["spec"]["serviceAccountName"] == "default"
@@ -303,8 +302,7 @@ def test_spark_is_up_when_a_session_has_run(acme: Api, job: Job, monkeypatch: py
     assert (without.status_code, without.json()["details"][0]["code"]) == (503, "unavailable")
     assert not probe.exists()
     home.mkdir(exist_ok=True)
-    with socket.socket(socket.AF_UNIX) as server:  # the launcher's, of which only a connection is asked
-        server.bind(get_run_socket(home))
+    with bind(get_run_socket(home)) as server:  # the launcher's, of which only a connection is asked
         server.listen(4096)  # of connections that nobody accepts
         wait_until(lambda: acme.call("GET", f"{SPARK}/health").status_code == 200, PATIENCE_SECONDS)
         tested = probe.read_text()
@@ -322,7 +320,7 @@ def test_spark_is_up_when_a_session_has_run(acme: Api, job: Job, monkeypatch: py
         job.report(execution, "RUNNING", sparkUiUrl="http://127.0.0.1:4040")
         assert acme.get(f"{SPARK}/health")["status"] == "UP", "an execution has Spark"
         job.report(execution, "FAILED", errorMessage="It broke.")
-    Path(get_run_socket(home)).unlink()
+    get_run_socket(home).unlink()
 
 
 @pytest.mark.long

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,8 +14,8 @@ import pytest
 
 from core.infra.settings import Settings
 from driver import transport
-from driver.host_folder import CERTIFICATE_FILE, HOST_FILE, TlsSpec, read_host
-from driver.transport import HostRequest, TlsListener, send_to_pod
+from driver.host_folder import CERTIFICATE_FILE, HOST_FILE, SOCKET, TlsSpec, read_host
+from driver.transport import HostRequest, TlsListener, UnixListener, send_to_pod, send_to_socket
 from orchestration.compute.kubernetes.channel import build_certificate, build_channel_files, send_execution
 from pipelines.contract.request import VERSION
 from tests.support.run_requests import make_request
@@ -138,3 +140,30 @@ def test_broken_connections_do_not_stop_it(
 
 def test_a_driver_stops_waiting_with_its_spark(opened: Callable[[], TlsListener]) -> None:
     assert opened().receive(600, lambda: False) is None
+
+
+def test_an_execution_gets_to_a_host_in_a_folder_of_a_long_path(
+    tmp_path: Path, request_: HostRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An address of a socket has at most 107 bytes."""
+    folder = tmp_path / ("long" * 50)
+    folder.mkdir()
+    listener = UnixListener(folder)
+    with ThreadPoolExecutor() as pool, (folder / "log").open("wb") as log, pipe_of_keeper(monkeypatch):
+        sent = pool.submit(send_to_socket, folder / SOCKET, request_, log.fileno(), log.fileno())
+        received = listener.receive(PATIENCE_SECONDS, lambda: True)
+        assert received is not None
+        for each in filter(None, (received.log, received.lock)):
+            os.close(each)
+        assert (sent.result(), received.request) == (True, request_)
+    assert [path.name for path in folder.iterdir()] == ["log"]
+
+
+@contextmanager
+def pipe_of_keeper(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
+    """Let the standard input of a host stay open."""
+    end, kept = os.pipe()
+    monkeypatch.setattr(transport, "STANDARD_INPUT", end)
+    yield
+    for each in (end, kept):
+        os.close(each)

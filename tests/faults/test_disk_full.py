@@ -55,8 +55,9 @@ def mount(folder: Path, size: str) -> Generator[Path]:
 
 
 def fill(disk: Path) -> Path:
+    """Fill the disk, or what has been freed of a filled one."""
     filling = disk / "filling"
-    with filling.open("wb", buffering=0) as file:
+    with filling.open("ab", buffering=0) as file:
         for size in (2**16, 2**8, 1):
             try:
                 while file.write(b"x" * size) == size:
@@ -194,6 +195,7 @@ def test_executions_outlive_a_full_disk(tmp_path: Path, site: GatedSite) -> None
         filling = fill(disk)
         with service.client() as client:
             for _ in range(15):
+                fill(disk)  # processes that end free some of it
                 ready = client.get(f"http://127.0.0.1:{service.port}/readyz")
                 assert ready.json()["reason"] == "There is no space left on the disk of the data folder."
                 refused = client.post(f"{job.path}/execute", json={})

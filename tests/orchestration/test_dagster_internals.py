@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 import importlib
 import re
-import socket
 import sys
 import threading
 from collections.abc import Generator, Iterator
@@ -23,6 +22,7 @@ import pytest
 from dagster import AssetKey, DagsterInstance, Definitions, JobDefinition, asset, in_process_executor
 
 from core.infra.run_socket import get_run_socket
+from driver.unix_socket import bind
 from tests.support.service import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -186,8 +186,7 @@ def test_dagster_asks_the_launcher_for_the_process_of_a_run(instance: DagsterIns
         assert launcher.instance is instance
         assert launcher.supports_check_run_worker_health
         assert launcher.check_run_worker_health(run).status.value == "RUNNING"  # its server may be about to resume it
-        with socket.socket(socket.AF_UNIX) as server:
-            server.bind(get_run_socket(Path(instance.root_directory)))
+        with bind(get_run_socket(Path(instance.root_directory))) as server:
             server.listen()
             assert launcher.check_run_worker_health(run).status.value == "NOT_FOUND"
 

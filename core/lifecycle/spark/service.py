@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import socket
 import sys
 import time
 from collections.abc import Sequence
@@ -30,6 +29,7 @@ from core.infra.settings import Settings
 from core.lifecycle.spark.probe import ProbeResult, SparkProbe
 from core.tables import Execution
 from core.tables.states import State
+from driver.unix_socket import connect
 from pipelines.language.formats import FORMATS
 from pipelines.listing import list_formats
 from pipelines.spark.cluster import has_executor_pods
@@ -177,14 +177,11 @@ class SparkService:
         return None if at is None else ProbeResult(at.timestamp(), works=True)
 
     def _check_run_server(self) -> None:
-        path = get_run_socket(self._settings.data.resolve() / "dagster")
-        with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(CONNECT_SECONDS)
-            try:
-                connection.connect(path)
-            except OSError as error:
-                sentence = "The process that starts drivers does not answer. Look into the log of `spindle up`."
-                raise Unavailable(sentence) from error
+        try:
+            connect(get_run_socket(self._settings.data.resolve() / "dagster"), CONNECT_SECONDS).close()
+        except OSError as error:
+            sentence = "The process that starts drivers does not answer. Look into the log of `spindle up`."
+            raise Unavailable(sentence) from error
 
 
 def _count_cores(master: str) -> int | None:
