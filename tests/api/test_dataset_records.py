@@ -86,7 +86,9 @@ def test_wrong_bodies_are_refused(acme: Api, body: Any, code: str) -> None:
 
 def test_lists_are_filtered_in_any_case(acme: Api) -> None:
     project = acme.project("filters")
-    full = upload(acme, b"a\n1\n", projectId=project, datasetType="Input")["id"]
+    made = upload(acme, b"a\n1\n", projectId=project, datasetType="Input")
+    assert (made["format"], made["sourceFormat"], made["enabled"]) == ("parquet", "csv", True)
+    full = made["id"]
     empty = acme.post("/datasets", {"name": "none", "projectId": project, "format": "DELTA"})["id"]
 
     def find(**params: str) -> list[str]:
@@ -97,7 +99,8 @@ def test_lists_are_filtered_in_any_case(acme: Api) -> None:
     assert find(type="output") == find(format="Delta") == find(indexed="FALSE") == [empty]
     own, other = ("s3", "LOCAL") if acme.settings.storage.address else ("local", "S3")
     assert find(indexed="true", format="PARQUET", storageType=own, name="rows") == [full]
-    assert find(storageType=other) == find(name="nobody") == find(format="avro\0") == []
+    assert find(format="CSV") == [full]
+    assert find(storageType=other) == find(name="nobody") == find(format="jsonl") == find(format="avro\0") == []
     assert acme.call("GET", "/datasets?indexed=perhaps").status_code == 400
 
 

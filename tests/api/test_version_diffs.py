@@ -153,10 +153,3 @@ def test_versions_of_another_organization_are_unknown(acme: Api, server: Server,
     assert named.json()["details"][0]["code"] == "unknown-version"
     nobody = server.caller(acme.organization_id, "etl:read")
     assert nobody.call(method, f"/datasets/{dataset}/versions/1/{operation}").status_code == 403
-
-
-def test_the_query_of_a_diff_belongs_to_its_organization(acme: Api, server: Server) -> None:
-    _, dataset = publish(acme, "compared in private", MERGE)
-    found = diff(acme, dataset, 1, 2)
-    rival = server.caller("rival of diffs", "admin")
-    assert rival.call("GET", f"/datasets/queries/{found['queryId']}/results").status_code == 404

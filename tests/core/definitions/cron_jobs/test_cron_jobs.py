@@ -17,7 +17,7 @@ from core.definitions.jobs.repository import JobRepository
 from core.definitions.projects.repository import ProjectRepository
 from core.errors import BadInput, Conflict, NotFound
 from core.infra.database import Database
-from core.infra.dispatcher import LEASE, Dispatcher
+from core.infra.dispatcher import Dispatcher
 from core.infra.encryption import KeyRing
 from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
@@ -224,17 +224,6 @@ def test_a_deleted_cron_job_makes_no_pending_call(shop: Shop, receiver: Receiver
     with shop.database.read() as session:
         assert session.query(CronJobCall).count() == 0
     assert tick(shop, cron_job).call_id is None
-
-
-def test_a_call_whose_dispatcher_died_is_made_again(shop: Shop, receiver: Receiver) -> None:
-    cron_job = create_cron_job(shop, webhook_url=f"{receiver.url}/200/x")
-    tick(shop, cron_job)
-    assert len(Dispatcher(shop.settings, shop.database, [QUEUE])._lease_due(QUEUE, now())) == 1  # and dies
-    deliver(shop)
-    assert receiver.messages == []
-    advance(shop, LEASE)
-    deliver(shop)
-    assert len(receiver.messages) == 1
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 
 from core.definitions.agents.models import AgentCreate, AgentUpdate
@@ -13,7 +11,7 @@ from core.definitions.projects.models import ProjectUpdate
 from core.definitions.projects.repository import ProjectRepository
 from core.errors import BadInput, Conflict, NotFound, SpindleError, TooMany
 from core.lifecycle.executions.outbox import fetch_due
-from core.lifecycle.executions.reports import cancel, fail
+from core.lifecycle.executions.reports import fail
 from core.tables import Execution, Job, Task, now
 from core.tables.states import State
 from tests.support.cases import each_case
@@ -57,31 +55,6 @@ def test_an_execution_beyond_the_tenth_is_refused_and_leaves_nothing(shop: Shop)
         assert session.query(Task).count() == session.query(Execution).count() == 10
     fail(shop.database, executions[0].id, "It broke.")
     shop.submit()
-
-
-@pytest.mark.long
-def test_two_hundred_submits_at_once_start_exactly_ten(shop: Shop) -> None:
-    def attempt(_: int) -> bool:
-        try:
-            shop.submit()
-        except TooMany:
-            return False
-        return True
-
-    with ThreadPoolExecutor(40) as pool:
-        assert sum(pool.map(attempt, range(200))) == 10
-    assert shop.active() == 10
-    with shop.database.read() as session:
-        assert session.query(Execution).count() == 10
-
-
-def test_slots_come_back_from_every_end(shop: Shop) -> None:
-    first, second, third, fourth = (shop.submit() for _ in range(4))
-    shop.complete(first)
-    shop.report(second, "FAILED", error_message="It broke.")
-    cancel(shop.database, shop.organization_id, third.id, "It was stopped.")
-    fail(shop.database, fourth.id, "It was lost.")
-    assert shop.active() == 0
 
 
 def test_projects_have_slots_of_their_own(shop: Shop, other_shop: Shop) -> None:
