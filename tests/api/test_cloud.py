@@ -161,13 +161,6 @@ def test_what_could_not_be_fired_is_refused_with_its_field(acme: Api, fields: di
     assert acme.call("GET", f"{CRON_JOBS}/bad").status_code == 404
 
 
-def test_the_same_name_twice_is_bad_input(acme: Api) -> None:
-    create(acme, "twice")
-    response = acme.call("POST", CRON_JOBS, json={"name": "twice", "schedule": "@daily", "webhookUrl": "https://a.b/"})
-    assert (response.status_code, response.json()["details"][0]["code"]) == (400, "name-taken")
-    answered(acme.call("DELETE", f"{CRON_JOBS}/twice"))
-
-
 def test_pages_of_a_namespace(acme: Api) -> None:
     created = [create(acme, f"page {number}", namespace="pages") for number in range(3)]
     first = acme.call("GET", CRON_JOBS, params={"namespace": "pages", "limit": 2})

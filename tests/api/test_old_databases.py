@@ -49,7 +49,16 @@ READS = [
 ]
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+KINDS, (OLDEST, *_, NEWEST) = ("sqlite", "postgresql"), list_revisions()
+# from the oldest on, all migrations run
+PLACES = [
+    pytest.param(kind, each, marks=() if kind == "sqlite" or each in (OLDEST, NEWEST) else pytest.mark.long)
+    for kind in KINDS
+    for each in list_revisions()
+]
+
+
+@pytest.fixture
 def settings(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Settings]:
     if request.param == "sqlite":
         yield Settings(data=tmp_path / "data")
@@ -58,7 +67,7 @@ def settings(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Setting
         yield Settings(data=tmp_path / "data", database_url=SecretStr(url))
 
 
-@pytest.mark.parametrize("revision", list_revisions())
+@pytest.mark.parametrize(("settings", "revision"), PLACES, indirect=["settings"])
 def test_reads_of_an_old_database_are_answered(settings: Settings, revision: str) -> None:
     stored = load_database(settings, revision)
     migrate(settings)
@@ -101,6 +110,7 @@ def test_migrations_that_have_landed_are_not_edited_and_the_newest_has_a_stored_
         assert stored == {each: digests[each] for each in stored}, "add a migration in place of editing one"
 
 
+@pytest.mark.parametrize("settings", KINDS, indirect=True)
 def test_a_database_with_edited_migrations_is_refused_by_name(settings: Settings) -> None:
     migrate(settings)
     with _connect(settings) as connection:

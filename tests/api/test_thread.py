@@ -113,6 +113,8 @@ def test_a_task_that_was_created_is_started_and_stopped(acme: Api, job: Job):
     path = f"{job.path}/tasks/{task['id']}"
     changed = acme.put(path, task | {"description": "d", "executionStatus": "FAILED"})
     assert changed == task | {"description": "d", "updatedAt": changed["updatedAt"]}
+    assert acme.call("POST", f"{job.path}/tasks", json={"name": ""}).status_code == 400
+    assert acme.call("POST", f"{path}/stop").status_code == 200  # it does not run yet
     started = acme.call("POST", f"{path}/start")
     assert (started.status_code, started.content) == (200, b"")
     assert acme.call("POST", f"{path}/start").status_code == 409
