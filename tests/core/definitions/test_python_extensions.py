@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-from pathlib import Path
-
 import pytest
 
 from core.definitions.identity.organizations import create_organization, is_shared
@@ -75,18 +72,3 @@ def test_a_text_that_cannot_be_used_is_refused_with_its_line(source: str, messag
         validate_function(source, "clean")
     (detail,) = refused.value.details
     assert message in detail.message
-
-
-def test_checking_a_text_runs_nothing_of_it(shop: Shop, tmp_path: Path) -> None:
-    sign = tmp_path / "ran"
-    writing = f"open({str(sign)!r}, 'w')"
-    for source in (
-        f"{writing}\ndef clean(row): return row\n",
-        f"@{writing}.write\ndef clean(row): return row\n",
-        f"def clean(row, x={writing}): return row\n",
-        f"def clean(row) -> {{'a': {writing}}}: return row\n",
-        f"class R(dict, metaclass={writing}): ...\ndef clean(row) -> R: return row\n",
-    ):
-        with suppress(BadInput):
-            validate_function(source, "clean")
-    assert not sign.exists()
