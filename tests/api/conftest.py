@@ -4,6 +4,8 @@ from collections.abc import Generator
 
 import pytest
 
+from core.data.files.process import FileReader
+from core.data.files.upload_conversion import convert_file
 from tests.api.operations import OPENAPI
 from tests.support.answers import SEEN, find_unlisted
 from tests.support.api import Api, Job, Server
@@ -25,6 +27,12 @@ def acme(server: Server) -> Api:
 @pytest.fixture(scope="session")
 def rival(server: Server) -> Api:
     return server.caller("rival", "admin")
+
+
+@pytest.fixture
+def read_uploads_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read uploaded files in this process: tests of what becomes of many files need no process for each."""
+    monkeypatch.setattr(FileReader, "convert", lambda _, request: convert_file(request))
 
 
 @pytest.fixture

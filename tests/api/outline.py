@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-METHODS = ("get", "post", "put", "patch", "delete")
 Schema = Mapping[str, Any]
 
 

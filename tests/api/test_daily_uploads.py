@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.support.api import Api
+from tests.support.api import Api, read_code
 
+pytestmark = pytest.mark.usefixtures("read_uploads_here")
 FORMATS = ("csv", "jsonl", "parquet")
 
 
@@ -74,7 +75,9 @@ def test_a_column_has_a_type_when_its_first_value_comes(acme: Api, format_: str)
 
 
 def test_missing_and_renamed_columns_are_named(acme: Api) -> None:
-    made = send(acme, write("csv", id=[1], price=[2], unit=["kg"], note=["x"]), name="renaming")
+    made = acme.post("/datasets", {"name": "renaming"})
+    first = send(acme, write("csv", id=[1], price=[2], unit=["kg"], note=["x"]), datasetId=made["id"])
+    assert (made["version"], made["indexed"], first["version"], first["id"]) == (None, False, 1, made["id"])
     changed = send(acme, write("csv", id=[1], prices=[2], unit=["kg"]), datasetId=made["id"])
     assert changed["warnings"] == [
         "The column 'price' of version 1 is missing: 'prices' is new, so it may have been renamed.",
@@ -91,8 +94,11 @@ def test_text_in_a_column_of_numbers_needs_consent_once(acme: Api) -> None:
     digits = send(acme, write("csv", id=[1], zip=["10115"], n=[5]), datasetId=made["id"])
     assert (list_types(digits)["zip"], digits["preview"][0]["zip"]) == ("varchar", "10115")
     for text in ("x", "007"):
-        refused = upload(acme, write("csv", id=[1], zip=["10115"], n=[text]), datasetId=made["id"])
-        assert (refused.status_code, refused.json()["details"][0]["code"]) == (409, "types-changed")
+        refused = upload(acme, write("csv", id=[1], zip=["10115"], N=[text]), datasetId=made["id"])
+        assert read_code(refused) == (409, "types-changed")
+        assert "N (bigint → varchar)" in refused.json()["error"]
+    assert upload(acme, b"n\n1\n", datasetId=made["id"], allowTypeChanges="maybe").status_code == 400
+    assert acme.get(f"/datasets/{made['id']}")["version"] == 2
     changed = send(acme, write("csv", id=[1], zip=["01"], n=["x"]), datasetId=made["id"], allowTypeChanges="true")
     assert changed["warnings"] == ["The type of 'n' has changed: bigint → varchar."]
     assert list_types(send(acme, write("csv", id=[1], zip=["1"], n=[5]), datasetId=made["id"]))["n"] == "varchar"

@@ -17,7 +17,7 @@ from core.infra.database import open_database
 from core.infra.storage import open_storage
 from core.infra.storage.protocol import event_log_key, event_logs_key, output_key
 from core.tables import now
-from tests.support.api import PIPELINE, ROWS, SCHEMA, Api
+from tests.support.api import PIPELINE, ROWS, SCHEMA, Api, read_code
 from tests.support.other_programs import read_parquet
 
 SAVE = "pipeline:\n  - {stage: load_csv, args: ['%s']}\n"
@@ -81,12 +81,14 @@ def test_a_dataset_can_be_made_for_a_path(acme: Api) -> None:
 )
 def test_wrong_bodies_are_refused(acme: Api, body: Any, code: str) -> None:
     answer = acme.call("POST", "/datasets", json=body)
-    assert (answer.status_code, answer.json()["details"][0]["code"]) == (400, code)
+    assert read_code(answer) == (400, code)
 
 
 def test_lists_are_filtered_in_any_case(acme: Api) -> None:
     project = acme.project("filters")
-    full = upload(acme, b"a\n1\n", projectId=project, datasetType="Input")["id"]
+    made = upload(acme, b"a\n1\n", projectId=project, datasetType="Input")
+    assert (made["format"], made["sourceFormat"], made["enabled"]) == ("parquet", "csv", True)
+    full = made["id"]
     empty = acme.post("/datasets", {"name": "none", "projectId": project, "format": "DELTA"})["id"]
 
     def find(**params: str) -> list[str]:
@@ -97,7 +99,8 @@ def test_lists_are_filtered_in_any_case(acme: Api) -> None:
     assert find(type="output") == find(format="Delta") == find(indexed="FALSE") == [empty]
     own, other = ("s3", "LOCAL") if acme.settings.storage.address else ("local", "S3")
     assert find(indexed="true", format="PARQUET", storageType=own, name="rows") == [full]
-    assert find(storageType=other) == find(name="nobody") == find(format="avro\0") == []
+    assert find(format="CSV") == [full]
+    assert find(storageType=other) == find(name="nobody") == find(format="jsonl") == find(format="avro\0") == []
     assert acme.call("GET", "/datasets?indexed=perhaps").status_code == 400
 
 
@@ -143,7 +146,7 @@ def test_a_stored_file_is_downloaded_in_parts(acme: Api) -> None:
     assert get("bytes=0-3", **{"If-Range": '"another"'}).content == content
     assert get("bytes=0-1,3-4").content == get("bytes=3-1").content == get("lines=1-2").content == content
     beyond = get(f"bytes={size}-")
-    assert (beyond.status_code, beyond.json()["details"][0]["code"]) == (416, "invalid-range")
+    assert read_code(beyond) == (416, "invalid-range")
     assert get("bytes=0-3").headers["Content-Length"] == "4"
     assert acme.call("GET", f"/datasets/{made['id']}/download", headers={"Range": "bytes=0-1"}).text == "id\n1\n2\n"
 
@@ -222,7 +225,7 @@ def test_lineage_names_writers_and_readers(acme: Api) -> None:
     (writer,) = acme.get(f"/datasets/{output}/lineage")["writtenBy"]
     assert (writer["jobId"], writer["executionId"], writer["projectId"]) == (reader.id, execution, reader.project_id)
     refused = acme.call("DELETE", f"/datasets/{source['id']}")
-    assert (refused.status_code, refused.json()["details"][0]["code"]) == (409, "dataset-in-use")
+    assert read_code(refused) == (409, "dataset-in-use")
 
 
 @pytest.mark.long

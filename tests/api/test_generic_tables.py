@@ -39,11 +39,6 @@ def test_a_list_is_a_page_with_its_total(acme: Api):
     assert [record["n"] for record in acme.get(path, **{"size.height": "11"})["data"]] == [1, 3]
 
 
-def test_clients_that_send_the_key_and_the_type_otherwise_are_understood(acme: Api):
-    headers = {"Authorization": f"Bearer {acme.key}", "Content-Type": "application/json"}
-    assert acme.client.get(f"{TABLES}/articles", headers=headers).status_code == 200
-
-
 @pytest.mark.parametrize(
     "params",
     [{"page": -1}, {"pageSize": 0}, {"pageSize": 1001}, {"page": 10**20}, {'a"b': 1}, {"sort": ".."}, {"createdAt": 1}],

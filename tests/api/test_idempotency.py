@@ -12,7 +12,7 @@ from sqlalchemy import update
 
 from core.tables import IdempotencyRecord
 from tests.api.world import FUNCTION
-from tests.support.api import PIPELINE, Api, Job, Server, open_session
+from tests.support.api import PIPELINE, Api, Job, Server, open_session, read_code
 
 CSV = b"title,price\nkettle,19.5\n"
 
@@ -45,10 +45,6 @@ def upload(api: Api, key: str, content: bytes, boundary: str, name: str = "goods
     return api.call("POST", "/datasets/upload", content=form, headers=headers)
 
 
-def get_code(answer: httpx.Response) -> tuple[int, str]:
-    return answer.status_code, answer.json()["details"][0]["code"]
-
-
 @pytest.mark.parametrize(
     ("path", "body"),
     [
@@ -78,7 +74,7 @@ def test_a_repeated_request_makes_one_record(acme: Api, job: Job, path: str, bod
     assert second.headers.get("etag") == first.headers.get("etag")
     assert second.headers["Idempotent-Replayed"] == "true"
     assert "Idempotent-Replayed" not in first.headers
-    assert get_code(post(acme, path, key, body | {"name": "other"})) == (409, "idempotency-key-reused")
+    assert read_code(post(acme, path, key, body | {"name": "other"})) == (409, "idempotency-key-reused")
 
 
 @pytest.mark.long
@@ -88,8 +84,8 @@ def test_a_repeated_upload_makes_one_dataset_whatever_its_boundary(acme: Api) ->
     assert first.is_success, first.text
     for boundary in ("one", "another-boundary"):
         assert upload(acme, key, CSV, boundary).json() == first.json()
-    assert get_code(upload(acme, key, CSV + b"mug,3\n", "one")) == (409, "idempotency-key-reused")
-    assert get_code(upload(acme, key, CSV, "one", name="others")) == (409, "idempotency-key-reused")
+    assert read_code(upload(acme, key, CSV + b"mug,3\n", "one")) == (409, "idempotency-key-reused")
+    assert read_code(upload(acme, key, CSV, "one", name="others")) == (409, "idempotency-key-reused")
     assert upload(acme, str(uuid4()), CSV, "one").json()["id"] != first.json()["id"]
 
 
@@ -117,7 +113,7 @@ def test_requests_at_the_same_time_make_one_record(acme: Api) -> None:
     answers = [each.result() for each in sent]
     made = [answer for answer in answers if answer.is_success]
     assert len({answer.json()["id"] for answer in made}) == 1
-    refused = {get_code(answer) for answer in answers if not answer.is_success}
+    refused = {read_code(answer) for answer in answers if not answer.is_success}
     assert refused <= {(409, "idempotency-key-unfinished")}
     assert post(acme, "/datasets", key, {"name": f"d {key}"}).json() == made[0].json()
 
@@ -127,15 +123,15 @@ def test_a_request_whose_first_sending_has_not_been_answered_is_refused(server: 
     post(acme, "/datasets", key, {"name": f"d {key}"})
     with open_session(server.settings) as session:
         session.execute(update(IdempotencyRecord).values(answer=None, result_id=None))
-    assert get_code(post(acme, "/datasets", key, {"name": f"d {key}"})) == (409, "idempotency-key-unfinished")
-    assert get_code(upload(acme, key, CSV, "one")) == (409, "idempotency-key-unfinished")
+    assert read_code(post(acme, "/datasets", key, {"name": f"d {key}"})) == (409, "idempotency-key-unfinished")
+    assert read_code(upload(acme, key, CSV, "one")) == (409, "idempotency-key-unfinished")
 
 
 def test_another_key_of_the_organization_does_not_read_the_answer(server: Server, acme: Api) -> None:
     key, body = str(uuid4()), {"name": "once", "scopes": ["etl:read"]}
     secret = post(acme, "/auth/api-keys", key, body).text
     other = server.caller(acme.organization_id, "admin")
-    assert get_code(post(other, "/auth/api-keys", key, body)) == (409, "idempotency-key-reused")
+    assert read_code(post(other, "/auth/api-keys", key, body)) == (409, "idempotency-key-reused")
     rival = server.caller(f"idempotent {key}", "admin")
     assert post(rival, "/auth/api-keys", key, body).text != secret
 
@@ -143,10 +139,10 @@ def test_another_key_of_the_organization_does_not_read_the_answer(server: Server
 def test_a_key_of_an_execution_is_no_key_of_a_record(acme: Api, job: Job) -> None:
     key = str(uuid4())
     assert post(acme, f"{job.path}/execute", key, {}).is_success
-    assert get_code(post(acme, "/datasets", key, {"name": f"d {key}"})) == (409, "idempotency-key-reused")
+    assert read_code(post(acme, "/datasets", key, {"name": f"d {key}"})) == (409, "idempotency-key-reused")
     key = str(uuid4())
     assert post(acme, "/datasets", key, {"name": f"d {key}"}).is_success
-    assert get_code(post(acme, f"{job.path}/execute", key, {})) == (409, "idempotency-key-reused")
+    assert read_code(post(acme, f"{job.path}/execute", key, {})) == (409, "idempotency-key-reused")
 
 
 def test_each_operation_that_makes_a_record_takes_the_header(acme: Api) -> None:

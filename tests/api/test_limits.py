@@ -14,7 +14,7 @@ from tests.support.api import BASE, Api, Job, Server, running, within_a_minute
 from tests.support.service import PATIENCE_SECONDS
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def strict(server: Server) -> Generator[Server]:
     """Whose callers may make five requests a minute, an application of its own on the same data."""
     settings = server.settings.replace(requests_per_minute=5)
@@ -56,19 +56,6 @@ def test_a_method_that_is_not_known_counts_too(strict: Server):
         return [caller.call("PATCH", "/projects").status_code for _ in range(6)]
 
     assert within_a_minute(patch) == [405] * 5 + [429]
-
-
-def test_the_same_call_with_one_idempotency_key_starts_one_execution(acme: Api, job: Job):
-    def execute(body: object, key: str = "once") -> httpx.Response:
-        return acme.call("POST", f"{job.path}/execute", json=body, headers={"Idempotency-Key": f"{job.id} {key}"})
-
-    with ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(lambda _: execute({"arguments": ["A1"]}), range(16)))
-    assert {answer.status_code for answer in answers} == {200}
-    assert len({answer.json()["executionId"] for answer in answers}) == 1
-    assert execute({"arguments": ["A2"]}).status_code == 409
-    assert execute({"arguments": ["A1"]}, "again").json()["executionId"] != answers[0].json()["executionId"]
-    assert len(acme.get(f"{job.path}/executions")) == 2
 
 
 def test_one_idempotency_key_takes_the_same_json_in_any_form(acme: Api, job: Job):

@@ -20,7 +20,7 @@ TERMINATE = (
     "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity"
     " WHERE pid <> pg_backend_pid() AND datname = current_database()"
 )
-READS = ["/projects", "/projects/id/{id}/jobs", "/agents", "/categories", "/auth/api-keys", "/datasets"]
+READS = ["/projects", "/projects/id/{id}/jobs", "/datasets"]
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
-
 from tests.support.api import ROWS, Api, Job
 
 QUERY = "pipeline: [{{stage: sql_query, args: [SELECT * FROM t, {{tables: {{t: '{}'}}}}]}}]"
@@ -26,22 +24,6 @@ def test_the_record_has_the_versions_that_are_read(acme: Api) -> None:
     assert acme.get(f"{source.path}/executions")[0]["inputVersions"] == []
     (link,) = acme.get(f"/datasets/{dataset}/lineage")["readBy"]
     assert (link["executionId"], link["version"]) == (execution, 1)
-
-
-def test_a_retry_by_hand_reads_the_version_of_its_acceptance_or_none(acme: Api) -> None:
-    source = publish(acme, "removed source", times=2)
-    dataset = acme.get(source.path)["outputDatasetId"]
-    reader = acme.job("removed reader", pipeline=QUERY.format("removed_source.removed_source@1"))
-    executions = [reader.execute() for _ in range(2)]
-    for each in executions:
-        reader.report(each, "FAILED", errorMessage="It failed.")
-    first, second = (f"{reader.path}/executions/{each}" for each in executions)
-    source.complete(source.execute(), pa.table({"title": ["x"]}))
-    acme.post(f"{first}/retry", {})
-    assert acme.get(first)["inputVersions"][0]["version"] == 1
-    assert acme.put(f"/datasets/{dataset}/retention", {"versions": 1})
-    answer = acme.call("POST", f"{second}/retry", json={})
-    assert (answer.status_code, answer.json()["details"][0]["code"]) == (409, "unknown-version")
 
 
 def test_a_cycle_of_jobs_is_a_warning_when_it_is_written(acme: Api) -> None:

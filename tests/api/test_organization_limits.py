@@ -11,7 +11,7 @@ from core.infra.database import open_database
 from core.lifecycle.executions.reconcile import admit_waiting
 from tests.api.test_prometheus import read_samples
 from tests.api.test_stored_queries import QUERIES, submit, wait
-from tests.support.api import ROWS, Api, Server
+from tests.support.api import ROWS, Api, Server, read_code
 from tests.support.trino import ENDLESS
 
 CSV = b"title,price\nkettle,19.5\nmug,\n"
@@ -33,10 +33,6 @@ def set_limits(operator: Api, tenant: Api, **limits: int | None) -> Any:
     return operator.put(f"/organizations/{tenant.organization_id}/limits", limits)
 
 
-def read_error(answer: Any) -> tuple[int, str]:
-    return answer.status_code, answer.json()["details"][0]["code"]
-
-
 def test_operators_set_them_and_an_organization_reads_its_own(
     server: Server, operator: Api, tenant: Api, rival: Api
 ) -> None:
@@ -56,11 +52,11 @@ def test_operators_set_them_and_an_organization_reads_its_own(
     ]
     assert found["nextDay"].endswith("T00:00:00Z")
     for caller in (tenant, server.caller(tenant.organization_id, "admin")):
-        assert read_error(caller.call("PUT", path, json={})) == (403, "missing-scope")
+        assert read_code(caller.call("PUT", path, json={})) == (403, "missing-scope")
     for method in ("GET", "PUT"):
         caller = operator if method == "PUT" else rival
         other = "/organizations/unknown/limits" if method == "PUT" else path
-        assert read_error(caller.call(method, other, json={})) == (404, "not-found")
+        assert read_code(caller.call(method, other, json={})) == (404, "not-found")
     assert operator.get(path) == found
     for wrong in (-1, 2.5, "3", 10**7):
         assert operator.call("PUT", path, json={"executionsADay": wrong}).status_code == 400
@@ -78,12 +74,12 @@ def test_executions_wait_or_are_refused(operator: Api, tenant: Api) -> None:
     set_limits(operator, tenant, executionsAtOnce=1, executionsADay=2)
     first = job.execute()
     assert job.status(first)["waitsFor"] == []
-    assert read_error(tenant.call("POST", f"{job.path}/execute")) == (429, "execution-limit")
+    assert read_code(tenant.call("POST", f"{job.path}/execute")) == (429, "execution-limit")
     waiting = tenant.post(f"{job.path}/execute?queue=true")["executionId"]
     assert job.status(waiting)["state"] == "QUEUED"
     assert job.status(waiting)["waitsFor"] == ["organization"]
     refused = tenant.call("POST", f"{job.path}/execute?queue=true")
-    assert read_error(refused) == (429, "daily-limit")
+    assert read_code(refused) == (429, "daily-limit")
     assert 0 < int(refused.headers["Retry-After"]) <= 86_401
     job.complete(first, ROWS)
     database = open_database(tenant.settings)
@@ -104,9 +100,9 @@ def test_files_count_until_their_versions_are_removed(operator: Api, tenant: Api
     assert stored == 2 * 1234 + size
     set_limits(operator, tenant, storageBytes=stored + size - 1)
     again = {"datasetId": made["id"], "name": "goods"}
-    assert read_error(tenant.call("POST", "/datasets/upload", files=files, data=again)) == (409, "storage-limit")
+    assert read_code(tenant.call("POST", "/datasets/upload", files=files, data=again)) == (409, "storage-limit")
     set_limits(operator, tenant, storageBytes=stored)
-    assert read_error(tenant.call("POST", f"{job.path}/execute?queue=true")) == (409, "storage-limit")
+    assert read_code(tenant.call("POST", f"{job.path}/execute?queue=true")) == (409, "storage-limit")
     tenant.put(f"/datasets/{dataset}/retention", {"versions": 1})
     assert tenant.get(path)["storageBytes"]["used"] == stored - 1234
     tenant.post(f"/datasets/{made['id']}/versions/1/restore")
@@ -123,7 +119,7 @@ def test_queries_are_refused_and_those_in_the_background_wait(operator: Api, ten
     wait(tenant, endless, "RUNNING")
     waiting = submit(tenant, "SELECT 1 AS one")
     answer = tenant.call("POST", "/datasets/query", json={"sql": "SELECT 1 AS one"})
-    assert read_error(answer) == (429, "concurrency-limit")
+    assert read_code(answer) == (429, "concurrency-limit")
     assert tenant.post("/datasets/query", {"sql": "SHOW SCHEMAS"})["results"] == []
     assert tenant.get(f"{QUERIES}/{waiting}")["status"] == "PENDING"
     tenant.call("DELETE", f"{QUERIES}/{endless}")

@@ -19,7 +19,7 @@ from core.infra.storage import open_storage
 from core.tables import Organization
 from pipelines.language.plugin_scope import PluginScope
 from pipelines.transforms.transform import Transforms
-from tests.support.api import Api, Server, start_server
+from tests.support.api import Api, Server, read_code, start_server
 from tests.support.wheels import STAGE, TRANSFORM, build_wheel, wrap, write_library
 
 ADMIN = "/admin"
@@ -49,10 +49,6 @@ def upload(
 
 def list_plugins(caller: Api) -> dict[str, Any]:
     return {each["pluginId"]: each for each in caller.get(f"{ADMIN}/plugins")["plugins"]}
-
-
-def read_code(response: httpx.Response) -> tuple[int, str]:
-    return response.status_code, response.json()["details"][0]["code"]
 
 
 def make_job(caller: Api, name: str, stage: str) -> tuple[str, list[str]]:

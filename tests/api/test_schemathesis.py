@@ -100,18 +100,11 @@ def page() -> Iterator[str]:
         yield site.url.removeprefix("http://")
 
 
+@pytest.mark.long
+@pytest.mark.gate
 def test_a_small_round(caller: Api, page: str, tmp_path: Path) -> None:
-    run(
-        caller,
-        page,
-        tmp_path,
-        "--phases",
-        "examples,coverage",
-        "--max-time",
-        "10",
-        "--exclude-path-regex",
-        f"{EVENTS}|{HEALTH}",
-    )
+    limits = ("--max-time", "10", "--exclude-path-regex", f"{EVENTS}|{HEALTH}")
+    run(caller, page, tmp_path, "--phases", "examples,coverage", *limits)
 
 
 @pytest.mark.variant

@@ -20,7 +20,7 @@ from core.infra.database import open_database
 from core.infra.storage import open_storage
 from core.infra.storage.protocol import query_key
 from core.tables import StoredQuery, now
-from tests.support.api import ROWS, Api, Job
+from tests.support.api import ROWS, Api, Job, read_code
 from tests.support.service import PATIENCE_SECONDS, wait_until
 from tests.support.trino import ENDLESS
 
@@ -38,10 +38,6 @@ def submit(api: Api, sql: str, path: str = "/datasets/query", **body: Any) -> st
 def wait(api: Api, query: str, *states: str) -> Any:
     wait_until(lambda: api.get(f"{QUERIES}/{query}")["status"] in states, PATIENCE_SECONDS)
     return api.get(f"{QUERIES}/{query}")
-
-
-def read_error(answer: Any) -> tuple[int, str]:
-    return answer.status_code, answer.json()["details"][0]["code"]
 
 
 def test_rows_come_in_pages_and_as_files(acme: Api) -> None:
@@ -92,7 +88,7 @@ def test_a_query_may_be_bound_to_a_dataset_or_a_task(job: Job) -> None:
 )
 def test_a_query_that_cannot_run_is_refused_at_once(acme: Api, sql: str, code: str) -> None:
     answer = acme.call("POST", "/datasets/query?async=true", json={"sql": sql})
-    assert read_error(answer) == (400, code)
+    assert read_code(answer) == (400, code)
 
 
 def test_a_repeated_request_with_a_key_runs_one_query(acme: Api, rival: Api) -> None:
@@ -106,11 +102,11 @@ def test_a_repeated_request_with_a_key_runs_one_query(acme: Api, rival: Api) -> 
     (query,) = {answer.json()["queryId"] for answer in answers}
     wait(acme, query, "COMPLETED")
     assert send(acme, NUMBERS).json()["status"] == "COMPLETED"
-    assert read_error(send(acme, "SELECT 1")) == (409, "idempotency-key-reused")
+    assert read_code(send(acme, "SELECT 1")) == (409, "idempotency-key-reused")
     assert send(acme, "SELECT 1", "").json() == {"results": [{"_col0": 1}]}
     assert send(rival, NUMBERS).json()["queryId"] != query
     acme.call("DELETE", f"{QUERIES}/{query}")
-    assert read_error(send(acme, NUMBERS)) == (409, "query-lost")
+    assert read_code(send(acme, NUMBERS)) == (409, "query-lost")
 
 
 def test_explain_and_an_empty_result(acme: Api) -> None:
@@ -126,7 +122,7 @@ def test_a_failed_query_has_its_reason(acme: Api) -> None:
     failed = wait(acme, query, "FAILED")
     assert "x" in failed["error"]
     answer = acme.call("GET", f"{QUERIES}/{query}/results")
-    assert read_error(answer) == (409, failed["errorCode"])
+    assert read_code(answer) == (409, failed["errorCode"])
 
 
 def test_a_running_query_is_cancelled_and_does_not_hold_others_up(acme: Api, rival: Api) -> None:
@@ -134,13 +130,13 @@ def test_a_running_query_is_cancelled_and_does_not_hold_others_up(acme: Api, riv
     wait(acme, queries[0], "RUNNING")
     assert acme.post("/datasets/query", {"sql": "SELECT 1 AS one"}) == {"results": [{"one": 1}]}
     for query in queries:
-        assert read_error(acme.call("GET", f"{QUERIES}/{query}/results")) == (409, "query-unfinished")
+        assert read_code(acme.call("GET", f"{QUERIES}/{query}/results")) == (409, "query-unfinished")
     assert rival.call("DELETE", f"{QUERIES}/{queries[0]}").status_code == 404
     for query in queries:
         assert acme.call("DELETE", f"{QUERIES}/{query}").json()["status"] == "CANCELLED"
     done = submit(rival, "SELECT 1 AS one")
     wait(rival, done, "COMPLETED")
-    assert read_error(acme.call("GET", f"{QUERIES}/{queries[0]}/results")) == (409, "query-cancelled")
+    assert read_code(acme.call("GET", f"{QUERIES}/{queries[0]}/results")) == (409, "query-cancelled")
     assert acme.call("DELETE", f"{QUERIES}/{queries[0]}").status_code == 200
     assert acme.call("GET", f"{QUERIES}/{queries[0]}").status_code == 404
 
@@ -150,7 +146,7 @@ def test_an_organization_has_a_limit_of_unfinished_queries(rival: Api) -> None:
     while (answer := rival.call("POST", "/datasets/query?async=true", json={"sql": ENDLESS})).status_code == 202:
         queries.append(answer.json()["queryId"])
         assert len(queries) < 20
-    assert read_error(answer) == (429, "concurrency-limit")
+    assert read_code(answer) == (429, "concurrency-limit")
     for query in queries:
         rival.call("DELETE", f"{QUERIES}/{query}")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 
 import httpx
@@ -60,7 +59,7 @@ def test_sql_reaches_no_table_of_another_organization(tenants: Tenants):
 
 
 def reads_any_project(router: APIRouter) -> None:
-    @router.get("/broken/{projectId}", responses=answers(404))
+    @router.get("/{projectId}", responses=answers(404))
     def read(project_id: ProjectId, _caller: Reader, services: ServicesOf) -> dict[str, str]:
         with services.database.read() as session:
             project = session.get(Project, project_id)
@@ -70,7 +69,7 @@ def reads_any_project(router: APIRouter) -> None:
 
 
 def tells_that_a_project_exists(router: APIRouter) -> None:
-    @router.delete("/broken/{projectId}", responses=answers(404))
+    @router.delete("/{projectId}", responses=answers(404))
     def remove(project_id: ProjectId, caller: Writer, services: ServicesOf) -> dict[str, str]:
         with services.database.read() as session:
             project = session.get(Project, project_id)
@@ -82,14 +81,14 @@ def tells_that_a_project_exists(router: APIRouter) -> None:
 
 
 def lists_all_projects(router: APIRouter) -> None:
-    @router.get("/broken")
+    @router.get("")
     def read(_caller: Reader, services: ServicesOf) -> list[str]:
         with services.database.read() as session:
             return list(session.scalars(select(Project.id)))
 
 
 def filters_by_any_project(router: APIRouter) -> None:
-    @router.get("/broken")
+    @router.get("")
     def read(_caller: Reader, services: ServicesOf, projectId: str = "") -> int:
         with services.database.read() as session:
             return len(session.scalars(select(Project.id).where(Project.id == projectId)).all())
@@ -100,7 +99,7 @@ class _Reference(Body):
 
 
 def refers_to_any_agent(router: APIRouter) -> None:
-    @router.post("/broken")
+    @router.post("")
     def make(body: _Reference, _caller: Writer, services: ServicesOf) -> dict[str, str]:
         with services.database.read() as session:
             if session.get(Agent, body.agent_id) is None:
@@ -109,7 +108,7 @@ def refers_to_any_agent(router: APIRouter) -> None:
 
 
 def addresses_a_new_noun(router: APIRouter) -> None:
-    @router.get("/broken/{gadgetId}", responses=answers(404))
+    @router.get("/{gadgetId}", responses=answers(404))
     def read(gadgetId: str, _caller: Reader) -> None:
         raise NotFound(f"There is no gadget {gadgetId}.")
 
@@ -124,21 +123,26 @@ BROKEN = {
 }
 
 
+@pytest.fixture(scope="module")
+def broken_routes(server: Server) -> Iterator[tuple[httpx.Client, list[Operation]]]:
+    """The service with broken routes more, each at its name."""
+    app: FastAPI = create_app(server.settings)
+    for broken in BROKEN:
+        router = APIRouter(prefix=f"/api/svc/api/{broken.__name__}", route_class=KeyRoute)
+        broken(router)
+        app.include_router(router, generate_unique_id_function=lambda _, name=broken.__name__: name)
+    with running(app) as url, httpx.Client(base_url=url, timeout=30) as client:
+        yield client, operations_of(app.openapi())
+
+
 @pytest.mark.parametrize(("broken", "sentence"), BROKEN.items(), ids=[broken.__name__ for broken in BROKEN])
 def test_a_route_without_an_organization_filter_fails_this_test(
-    server: Server, tenants: Tenants, broken: Callable[[APIRouter], None], sentence: str
+    broken_routes: tuple[httpx.Client, list[Operation]],
+    tenants: Tenants,
+    broken: Callable[[APIRouter], None],
+    sentence: str,
 ):
-    with broken_app(server, broken) as (client, operation), pytest.raises(AssertionError, match=sentence):
+    client, operations = broken_routes
+    [operation] = [each for each in operations if broken.__name__ in each.path]
+    with pytest.raises(AssertionError, match=sentence):
         replace(tenants, caller=replace(tenants.caller, client=client)).check(operation)
-
-
-@contextmanager
-def broken_app(server: Server, broken: Callable[[APIRouter], None]) -> Iterator[tuple[httpx.Client, Operation]]:
-    """The service with one route more, which is broken."""
-    app: FastAPI = create_app(server.settings)
-    router = APIRouter(prefix="/api/svc/api", route_class=KeyRoute)
-    broken(router)
-    app.include_router(router)
-    [operation] = [each for each in operations_of(app.openapi()) if "broken" in each.path]
-    with running(app) as url, httpx.Client(base_url=url, timeout=30) as client:
-        yield client, operation

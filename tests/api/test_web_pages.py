@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Generator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import quote
 
 import pytest
@@ -12,6 +10,7 @@ import pytest
 from core.errors import BadInput
 from core.integrations.web_pages import fetch_web_page
 from tests.support.api import Api
+from tests.support.servers import Handler, serve
 
 PAGES = {
     "/page?a=1&b=2": ("text/html; charset=iso-8859-1", "<h1>Caf\xe9</h1><script>alert(1)</script>".encode("latin-1")),
@@ -22,28 +21,16 @@ PAGES = {
 }
 
 
-class Pages(BaseHTTPRequestHandler):
+class Pages(Handler):
     def do_GET(self) -> None:
         kind, body = PAGES.get(self.path, ("text/html", b"gone"))
-        self.send_response(200 if self.path in PAGES else 404)
-        self.send_header("Content-Type", kind)
-        self.send_header("Set-Cookie", "a=b")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
+        self.respond(200 if self.path in PAGES else 404, body, kind, Set_Cookie="a=b")
 
 
 @pytest.fixture(scope="module")
 def site() -> Generator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Pages) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
-        thread.join()
+    with serve(Pages) as url:
+        yield url.removeprefix("http://")
 
 
 @pytest.mark.parametrize(

@@ -186,13 +186,13 @@ def test_the_file_beside_that_of_o_has_the_rows(tmp_path: Path, monkeypatch: pyt
     assert "check row_count: it was not compared with earlier executions" in output
 
 
-def test_a_trial_shows_which_rows_would_be_set_aside(tmp_path: Path) -> None:
-    (tmp_path / "rows.csv").write_text("name,kind\nLamp,a\n,b\n")
-    (tmp_path / "keep.py").write_text(KEEP)
-    (tmp_path / "run.yaml").write_text(PIPELINE)
-    command = [CLONE / ".venv/bin/spindle", "try", "run.yaml", "--transforms", "keep.py"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+def test_a_trial_shows_which_rows_would_be_set_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("rows.csv").write_text("name,kind\nLamp,a\n,b\n")
+    Path("keep.py").write_text(KEEP)
+    Path("run.yaml").write_text(PIPELINE)
+    done = call("try", "run.yaml", "--transforms", "keep.py")
+    assert done.exit_code == 0, done.stderr
     assert [json.loads(line) for line in done.stdout.splitlines()] == [
         {"name": "Lamp"},
         {"name": None, "rejected_check": "not_null name", "rejected_reason": "name is null"},

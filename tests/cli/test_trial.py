@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner, Result
 
+from cli.main import main
 from pipelines.planning.draft import find_selectors, replace_selector
 from tests.support.service import CLONE
 from tests.support.site import Site, serve_site
@@ -56,15 +58,14 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def run_try(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [CLONE / ".venv/bin/spindle", "try", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+def run_try(*arguments: object) -> Result:
+    return CliRunner().invoke(main, ["try", *map(str, arguments)])
 
 
 @pytest.mark.long
 def test_a_file_gives_its_first_rows_up_to_a_stage_for_whole_tables(shop: Site, file: Path) -> None:
     tried = run_try(file, "-p", f"SITE={shop.url}", "--transforms", file.parent / "shout.py")
-    assert tried.returncode == 0, tried.stderr
+    assert tried.exit_code == 0, tried.stderr
     rows = [json.loads(line) for line in tried.stdout.splitlines()]
     assert [row["name"] for row in rows] == ["APPLE", "BEET", "APPLE"]
     assert rows[0]["price"] == 2.5
@@ -88,15 +89,15 @@ def test_no_more_rows_and_pages_are_taken_than_wanted(shop: Site, file: Path) ->
 @pytest.mark.long
 def test_an_address_gives_the_page_and_what_selectors_find(shop: Site) -> None:
     page = run_try(f"{shop.url}/")
-    assert (page.returncode, page.stdout) == (0, f"{PAGES['/']}\n")
+    assert (page.exit_code, page.stdout) == (0, f"{PAGES['/']}\n")
     assert "200 text/html" in page.stderr
     found = run_try(f"{shop.url}/2", "a.item", "{selector: a, method: href, as: link}", ".none")
-    assert found.returncode == 3
+    assert found.exit_code == 3
     assert f"a.item: 2 elements\n  B -> {shop.url}/b\n  C -> {shop.url}/gone\n" in found.stdout
     assert f'link = "{shop.url}/3"' in found.stdout
     assert ".none: nothing" in found.stdout
     xpath = run_try(f"{shop.url}/2", "//a[@class='item']")
-    assert (xpath.returncode, xpath.stdout.splitlines()[0]) == (0, "//a[@class='item']: 2 elements")
+    assert (xpath.exit_code, xpath.stdout.splitlines()[0]) == (0, "//a[@class='item']: 2 elements")
 
 
 @pytest.mark.long
@@ -138,12 +139,12 @@ def test_failures_are_sentences(shop: Site, file: Path) -> None:
         ("--guard", f"{shop.url}/"): "127.0.0.1",
     }.items():
         tried = run_try(*arguments)
-        assert tried.returncode in (1, 2), tried
+        assert tried.exit_code in (1, 2), tried
         assert said in tried.stderr, tried.stderr
         assert "Traceback" not in tried.stderr
     file.write_text(PIPELINE.replace("[a.item]", "[a.item, Inner]"))
     tried = run_try(file, "-p", f"SITE={shop.url}/private", "--transforms", file.parent / "shout.py")
-    assert (tried.returncode, tried.stdout) == (1, "")
+    assert (tried.exit_code, tried.stdout) == (1, "")
     assert "robots.txt" in tried.stderr
 
 

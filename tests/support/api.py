@@ -113,6 +113,11 @@ def answered(response: httpx.Response) -> Any:
     return response.json() if response.content else None
 
 
+def read_code(response: httpx.Response) -> tuple[int, str]:
+    """The status and the code of an error."""
+    return response.status_code, response.json()["details"][0]["code"]
+
+
 @contextmanager
 def open_session(settings: Settings) -> Generator[Session]:
     """Change the database beside the service that has it."""

@@ -42,8 +42,9 @@ def load_database(settings: Settings, revision: str) -> Mapping[str, Any]:
     settings.data.mkdir(parents=True, exist_ok=True)
     with _connect(settings) as connection:
         command.upgrade(_create_config(connection), revision)
+        tables = MetaData()
         for name, rows in stored["rows"].items():
-            table = Table(name, MetaData(), autoload_with=connection)
+            table = Table(name, tables, autoload_with=connection)
             for row in rows:
                 connection.execute(insert(table).values({key: _read(table.c[key].type, row[key]) for key in row}))
     return stored

@@ -11,6 +11,8 @@ from sqlalchemy import select
 from core.definitions.agents.models import AgentCreate, AgentUpdate
 from core.definitions.agents.repository import AgentRepository
 from core.definitions.agents.texts import check_texts
+from core.definitions.credentials.models import CredentialCreate, CredentialUpdate
+from core.definitions.credentials.repository import CredentialRepository
 from core.definitions.identity.api_keys import Identity
 from core.definitions.identity.organizations import create_organization
 from core.definitions.jobs.models import JobCreate, JobUpdate
@@ -18,6 +20,8 @@ from core.definitions.jobs.repository import JobRepository
 from core.definitions.projects.models import ProjectCreate, ProjectUpdate
 from core.definitions.projects.repository import ProjectRepository
 from core.infra.database import Database
+from core.infra.encryption import KeyRing
+from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
 from core.infra.storage import open_storage
 from core.infra.storage.protocol import Storage, output_key, saves_key
@@ -140,6 +144,20 @@ class Shop:
         with self.database.write() as session:
             project = ProjectRepository(session, self.organization_id).create(ProjectCreate(name=name))
         return replace(self, project_id=project.id).add_job("Books", **fields)
+
+    def make_key_ring(self, callers_key: str | None = None) -> KeyRing:
+        return KeyRing(load_service_key(self.settings), callers_key)
+
+    def add_credential(self, provider: str, callers_key: str | None = None, **fields: Any) -> str:
+        """Return the id of a new cloud credential, which may be a global one."""
+        with self.database.write() as session:
+            credentials = CredentialRepository(session, self.organization_id, super_admin=True)
+            return credentials.create(CredentialCreate(provider=provider, **fields), self.make_key_ring(callers_key)).id
+
+    def change_credential(self, credential_id: str, **fields: Any) -> None:
+        with self.database.write() as session:
+            credentials = CredentialRepository(session, self.organization_id)
+            credentials.update(credential_id, CredentialUpdate(**fields), self.make_key_ring())
 
     def change_job(self, **fields: Any) -> None:
         with self.database.write() as session:

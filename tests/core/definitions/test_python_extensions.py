@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-from pathlib import Path
-
 import pytest
 
 from core.definitions.identity.organizations import create_organization, is_shared
 from core.definitions.python_extensions.models import ExtensionCreate, ExtensionUpdate
 from core.definitions.python_extensions.repository import PythonExtensionRepository
 from core.definitions.python_extensions.validation import validate_function
-from core.errors import BadInput, Conflict, NotFound
+from core.errors import BadInput, NotFound
 from core.lifecycle.executions.spec import LaunchContext, build_spec
 from tests.support.shop import Shop
 
@@ -42,19 +39,6 @@ def test_an_execution_keeps_the_functions_that_it_was_submitted_with(shop: Shop)
     assert (spec.row_transforms, spec.isolate_transforms) == ({"clean": CLEAN}, False)
 
 
-def test_a_pipeline_that_names_an_unregistered_function_is_refused_when_it_is_executed(shop: Shop) -> None:
-    shop.write_pipeline(PIPELINE)
-    with pytest.raises(BadInput, match="unknown row transform 'clean'") as error:
-        shop.submit()
-    assert error.value.details[0].path.startswith("line 5")
-
-
-def test_names_ignore_case_and_underscores(shop: Shop) -> None:
-    create(shop)
-    with pytest.raises(Conflict, match="called 'Cle_an' already"):
-        create(shop, "Cle_an")
-
-
 def test_extensions_go_with_their_agent_and_belong_to_one_organization(shop: Shop) -> None:
     extension_id = create(shop)
     with shop.database.write() as session:
@@ -73,17 +57,12 @@ def test_extensions_go_with_their_agent_and_belong_to_one_organization(shop: Sho
 
 
 WRONG = [
-    ("def clean(row:\n", "line 1: not Python"),
-    ("x = 1\n", "there is no function 'clean'"),
     ("async def clean(row): ...\n", "without async"),
-    ("def clean(): ...\n", "line 1: clean must take the row as its first argument"),
     ("def clean(row) -> {'a': complex}: ...\n", "line 1: the type of 'a' fits no column"),
     ("def clean(row) -> Other: ...\n", "line 1: clean must return a row"),
     ("def clean(row, other, /): ...\n", "must take all but the row by name"),
     ("x = " + "(" * 50_000, "not Python"),
-    ("#" * 70_000, "at most 64 KiB"),
     (f"def clean(row) -> {{'a': int{' | None' * 1500}}}: ...\n", "nested too deep"),
-    ("def clean(row): ...\0", "cannot be stored"),
 ]
 
 
@@ -93,18 +72,3 @@ def test_a_text_that_cannot_be_used_is_refused_with_its_line(source: str, messag
         validate_function(source, "clean")
     (detail,) = refused.value.details
     assert message in detail.message
-
-
-def test_checking_a_text_runs_nothing_of_it(shop: Shop, tmp_path: Path) -> None:
-    sign = tmp_path / "ran"
-    writing = f"open({str(sign)!r}, 'w')"
-    for source in (
-        f"{writing}\ndef clean(row): return row\n",
-        f"@{writing}.write\ndef clean(row): return row\n",
-        f"def clean(row, x={writing}): return row\n",
-        f"def clean(row) -> {{'a': {writing}}}: return row\n",
-        f"class R(dict, metaclass={writing}): ...\ndef clean(row) -> R: return row\n",
-    ):
-        with suppress(BadInput):
-            validate_function(source, "clean")
-    assert not sign.exists()

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 
 from pydantic import SecretStr
 from sqlalchemy import inspect, select, text
+from typer.testing import CliRunner, Result
 
 from cli.data_folder import lock_data_folder
+from cli.main import main
 from core.infra.database import open_database
 from core.infra.migrations import _connect, migrate
 from core.infra.settings import Settings
@@ -19,9 +19,8 @@ from tests.support.old_databases import list_revisions, load_database
 from tests.support.postgres import new_database
 
 
-def run_spindle(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "cli.main", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+def run_spindle(*arguments: str) -> Result:
+    return CliRunner().invoke(main, [*arguments])
 
 
 def test_all_rows_are_copied_to_postgresql(tmp_path: Path, postgres: str) -> None:
@@ -35,7 +34,7 @@ def test_all_rows_are_copied_to_postgresql(tmp_path: Path, postgres: str) -> Non
         with lock_data_folder(source.data):
             assert "Another Spindle is running" in run_spindle(*command).stderr
         copied = run_spindle(*command)
-        assert copied.returncode == 0, copied.stderr
+        assert copied.exit_code == 0, copied.stderr
         assert "Tables of plugins are not copied: weather_stations." in copied.stdout
         target = source.replace(database_url=SecretStr(url))
         with closing(open_database(source)) as before, closing(open_database(target)) as after:
@@ -48,7 +47,7 @@ def test_all_rows_are_copied_to_postgresql(tmp_path: Path, postgres: str) -> Non
                 names = [each.key for each in inspect(PluginBuild).columns if each.key not in ("id", "plugin_id")]
                 session.add(PluginBuild(plugin_id="next", **{name: getattr(kept, name) for name in names}))
         again = run_spindle(*command)
-        assert again.returncode == 1
+        assert again.exit_code == 1
         assert "already has rows in the table" in again.stderr
 
 
@@ -59,6 +58,6 @@ def test_a_database_in_use_is_refused_before_it_is_changed(tmp_path: Path, postg
         target = Settings(data=tmp_path / "other", database_url=SecretStr(url))
         load_database(target, list_revisions()[0])
         refused = run_spindle("copy-database", url, "--data", str(source.data))
-        assert (refused.returncode, "already has rows" in refused.stderr) == (1, True)
+        assert (refused.exit_code, "already has rows" in refused.stderr) == (1, True)
         with _connect(target) as connection:
             assert connection.scalar(text("SELECT version_num FROM alembic_version")) == list_revisions()[0]

@@ -12,8 +12,6 @@ from sqlalchemy import delete, select
 from structlog.testing import capture_logs
 
 from core.definitions.identity.audit import record_action
-from core.definitions.jobs.repository import JobRepository
-from core.definitions.projects.repository import ProjectRepository
 from core.errors import NotFound
 from core.infra.storage.protocol import GIVEN_ROWS, execution_key, executions_key, packages_key
 from core.integrations import cleanup
@@ -23,7 +21,6 @@ from core.lifecycle.executions.leftovers import get_output_path
 from core.lifecycle.executions.reports import fail
 from core.lifecycle.executions.repository import Status, get_engine
 from core.lifecycle.executions.service import ExecutionService
-from core.lifecycle.executions.transitions import end_executions
 from core.tables import Execution, ExecutionEvent, OutboxMessage, Package, now
 from core.tables.executions import COUNTS
 from tests.support.shop import Shop
@@ -148,11 +145,7 @@ def test_what_runs_or_may_be_retried_keeps_all(shop: Shop, cleaner: Cleaner) -> 
 @pytest.fixture(params=["project", "job"])
 def deleted(shop: Shop, request: pytest.FixtureRequest) -> Execution:
     execution = complete(shop)
-    with shop.database.write() as session:
-        if request.param == "project":
-            ProjectRepository(session, shop.organization_id).delete(shop.project_id, end_executions)
-        else:
-            JobRepository(session, shop.organization_id).delete(shop.project_id, shop.job_id, end_executions)
+    shop.delete_project() if request.param == "project" else shop.delete_job()
     return execution
 
 

@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 
 from cli.data_folder import lock_data_folder
 from cli.main import main
-from core.definitions.credentials.models import CredentialCreate
 from core.definitions.credentials.repository import CredentialRepository, bind_credential, decrypt_environment
 from core.errors import Conflict
 from core.infra.database import Database, database_url
@@ -35,12 +34,10 @@ OLD, NEW = SecretStr("the old key of thirty-two letters"), SecretStr("the new ke
 @pytest.fixture
 def sealed(shop: Shop) -> Shop:
     """Credentials of an organization and a caller's own key, a running execution and a webhook."""
-    services = KeyRing(load_service_key(shop.settings))
+    services = shop.make_key_ring()
+    shop.add_credential("OPENAI", api_key=CANARY, api_secret="x")
+    shop.add_credential("AWS", "a key of their own", api_key=CANARY)
     with shop.database.write() as session:
-        credentials = CredentialRepository(session, shop.organization_id)
-        credentials.create(CredentialCreate(provider="OPENAI", api_key=CANARY, api_secret="x"), services)
-        callers = KeyRing(load_service_key(shop.settings), "a key of their own")
-        credentials.create(CredentialCreate(provider="AWS", api_key=CANARY), callers)
         WebhookRepository(session, shop.organization_id).create(
             shop.settings, services, shop.project_id, WebhookCreate(url="https://example.com/hook")
         )
@@ -140,9 +137,7 @@ def test_a_rotation_that_was_killed_is_finished_by_the_next_start(sealed: Shop, 
 def test_a_key_that_is_a_setting_is_followed_by_another(shop: Shop, database: Database) -> None:
     before = shop.settings.replace(secret_key=OLD)
     shop.settings = before
-    with database.write() as session:
-        new = CredentialCreate(provider="OPENAI", api_key=CANARY)
-        CredentialRepository(session, shop.organization_id).create(new, KeyRing(load_service_key(before)))
+    shop.add_credential("OPENAI", api_key=CANARY)
     shop.submit()
     with pytest.raises(Conflict, match="SPINDLE_NEW_SECRET_KEY"):
         rotate_service_key(before, database)

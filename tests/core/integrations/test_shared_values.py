@@ -15,12 +15,10 @@ from core.data.datasets import versions as versions_module
 from core.data.datasets.repository import DatasetRepository
 from core.data.datasets.versions import apply_retention, find_task_output, list_versions
 from core.data.sql.catalog import Catalog, Table
-from core.definitions.jobs.repository import JobRepository
 from core.infra import shared_values
 from core.infra.repository import lock_organization, lock_row
 from core.integrations.cleanup import Cleaner
 from core.lifecycle.executions.leftovers import SHARED, SHARED_OF_BILLS, remove_details
-from core.lifecycle.executions.transitions import end_executions
 from core.lifecycle.metrics.totals import Overview, summarize
 from core.lifecycle.usage.periods import Period
 from core.tables import Dataset, DatasetVersion, Execution, ExecutionBill, SharedValues, now
@@ -149,8 +147,7 @@ def test_bills_and_sums_stay_as_they_were(shop: Shop, cleaner: Cleaner, executio
     assert read_bills(shop) == bills
     again = [sum_up(shop), sum_up(shop, job_id=shop.job_id), sum_up(shop, job_id="unknown")]
     assert [(each.summary, each.groups) for each in again] == [(each.summary, each.groups) for each in sums]
-    with shop.database.write() as session:
-        JobRepository(session, shop.organization_id).delete(shop.project_id, shop.job_id, end_executions)
+    shop.delete_job()
     assert asdict(sum_up(shop).summary) == asdict(sums[0].summary)  # bills outlive their job
 
 
@@ -200,8 +197,7 @@ def test_shared_values_go_with_the_last_row_that_has_them(
         apply_retention(session, dataset, now(), now())
     assert count_shared(shop) == 3
     assert [each["row_count"] for each in read_versions(shop)] == [3, 3, 3]
-    with shop.database.write() as session:
-        JobRepository(session, shop.organization_id).delete(shop.project_id, shop.job_id, end_executions)
+    shop.delete_job()
     assert count_shared(shop) == 1  # that of the bills
 
 

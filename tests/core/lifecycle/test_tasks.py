@@ -13,7 +13,6 @@ from core.lifecycle.tasks.models import TaskCreate, TaskUpdate
 from core.lifecycle.tasks.report import TaskWithExecution
 from core.lifecycle.tasks.repository import TaskRepository
 from core.tables import Task, now
-from core.tables.states import State
 from tests.support.cases import each_case
 from tests.support.shop import Shop
 
@@ -34,26 +33,6 @@ def get(shop: Shop, task_id: str) -> TaskWithExecution:
 def stop_task(shop: Shop, task_id: str) -> None:
     with shop.database.write() as session:
         TaskRepository(session, shop.organization_id).stop(shop.project_id, shop.job_id, task_id)
-
-
-def test_create_update_and_delete(shop: Shop) -> None:
-    task_id = create(shop, description="Every night.", task_type="BROWSER")
-    with shop.database.write() as session:
-        tasks = TaskRepository(session, shop.organization_id)
-        changes = {"name": "Daily", "description": None, "id": 7, "execution_id": "x"}
-        task = tasks.update(shop.project_id, shop.job_id, task_id, TaskUpdate(**changes)).task
-        assert (str(task.id), task.name, task.description) == (task_id, "Daily", "Every night.")
-        assert (task.task_type, task.execution_mode, task.enabled, task.execution_id) == (
-            "BROWSER",
-            "MANUAL",
-            True,
-            None,
-        )
-        tasks.delete(shop.project_id, shop.job_id, task_id)
-    with pytest.raises(NotFound):
-        get(shop, task_id)
-    with pytest.raises(BadInput, match="name"):
-        create(shop, name="")
 
 
 def test_pages(shop: Shop) -> None:
@@ -117,18 +96,6 @@ def test_twenty_starts_at_once_start_one(shop: Shop) -> None:
 def test_a_disabled_task_is_not_started(shop: Shop) -> None:
     with pytest.raises(Conflict, match="disabled"):
         shop.submit(task_id=create(shop, enabled=False))
-    assert shop.active() == 0
-
-
-def test_stop_cancels_and_may_be_repeated(shop: Shop) -> None:
-    task_id = create(shop)
-    stop_task(shop, task_id)
-    execution = shop.submit(task_id=task_id)
-    stop_task(shop, task_id)
-    stop_task(shop, task_id)
-    assert shop.reload(execution).state == State.CANCELLED
-    assert get(shop, task_id).status == "FAILED"
-    assert "The task was stopped." in (get(shop, task_id).log or "")
     assert shop.active() == 0
 
 

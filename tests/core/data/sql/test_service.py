@@ -127,6 +127,7 @@ def test_limit_and_offset_page_through_a_query(warehouse: Warehouse):
     sql = "SELECT x FROM UNNEST(sequence(1, 50)) AS t(x) ORDER BY x"
     assert [row["x"] for row in warehouse.rows(sql, limit=3, offset=10)] == [11, 12, 13]
     assert [row["x"] for row in warehouse.rows(sql + " LIMIT 12", limit=5, offset=10)] == [11, 12]
+    assert warehouse.rows(sql, limit=2, offset=50) == warehouse.rows(sql, limit=0) == []
     assert len(warehouse.rows("SELECT x FROM UNNEST(sequence(1, 5000)) AS t(x)")) == 1000
     for wrong in ({"limit": 10_001}, {"limit": -1}, {"offset": -1}):
         with pytest.raises(BadInput, match="limit"):

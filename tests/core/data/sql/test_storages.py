@@ -17,7 +17,7 @@ import pytest
 from core.data.columns import Column
 from core.data.sql.catalog import Catalog, Table
 from core.data.sql.embedded.pool import Pool
-from core.data.sql.engine import EngineQuery
+from core.data.sql.engine import EngineQuery, StoredResult
 from core.data.sql.service import Query, open_sql_engine
 from core.data.sql.trino.access import name_user
 from core.data.sql.trino.client import TrinoClient
@@ -249,14 +249,22 @@ def test_a_log_that_names_files_elsewhere_is_refused(warehouse: Warehouse, path:
 
 
 def test_rows_are_stored(warehouse: Warehouse) -> None:
-    engine = open_sql_engine(warehouse.settings, open_storage(warehouse.settings.storage))
-    prepared = warehouse.queries.prepare(
-        warehouse.caller("acme"), Query("SELECT id, price FROM shop.products ORDER BY id DESC", limit=None), new_id()
-    )
-    assert isinstance(prepared, EngineQuery)
-    key = query_key(warehouse.ids["acme"], prepared.id)
-    assert engine.store(prepared, key, lambda _: None).row_count == 3
-    with open_storage(warehouse.settings.storage).open(key) as content:
+    storage = open_storage(warehouse.settings.storage)
+    engine = open_sql_engine(warehouse.settings, storage)
+
+    def store(sql: str, key: str) -> StoredResult:
+        query = warehouse.queries.prepare(warehouse.caller("acme"), Query(sql, limit=None), new_id())
+        assert isinstance(query, EngineQuery)
+        return engine.store(query, key, lambda _: None)
+
+    key, failed = (query_key(warehouse.ids["acme"], new_id()) for _ in range(2))
+    result = store("SELECT id, price, name AS n FROM shop.products ORDER BY id DESC", key)
+    columns = (Column("id", "bigint"), Column("price", "double"), Column("n", "varchar"))
+    assert (result.columns, result.row_count) == (columns, 3)
+    with storage.open(key) as content:
         rows = pq.read_table(io.BytesIO(content.read())).to_pydict()
-    assert rows == {"id": [3, 2, 1], "price": [None, 4.0, 19.5]}
+    assert rows == {"id": [3, 2, 1], "price": [None, 4.0, 19.5], "n": [None, "mug", "kettle"]}
+    with pytest.raises(BadInput):
+        store("SELECT cast('x' AS integer) AS n", failed)
+    assert [file.key for file in storage.list(key.rpartition("/")[0])] == [key]
     engine.close()

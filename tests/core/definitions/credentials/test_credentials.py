@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,8 @@ from sqlalchemy import update
 
 from core.definitions.credentials.models import CredentialCreate, CredentialUpdate
 from core.definitions.credentials.repository import MASK, CredentialRepository
-from core.definitions.jobs.models import JobUpdate
-from core.definitions.jobs.repository import JobRepository
 from core.errors import BadInput, Conflict, Forbidden, NotFound, SpindleError
 from core.infra.encryption import AssociatedData, KeyRing
-from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
 from core.lifecycle.executions.reports import cancel, fail
 from core.lifecycle.executions.spec import build_spec, load_driver_secrets
@@ -37,16 +35,10 @@ DATA = AssociatedData("acme", "credential", "api_key")
 OWN_KEY = "a key of the caller's own"
 
 
-def key_ring(shop: Shop, callers_key: str | None = None) -> KeyRing:
-    return KeyRing(load_service_key(shop.settings), callers_key)
-
-
 def make(shop: Shop, *, callers_key: str | None = None, **values: Any) -> str:
     """A credential's id; an OpenAI one whose key is its owner's name, unless told otherwise."""
     values = {"provider": "openai", "api_key": "global" if values.get("everywhere") else "own", **values}
-    with shop.database.write() as session:
-        credentials = CredentialRepository(session, shop.organization_id, super_admin=True)
-        return credentials.create(CredentialCreate(**values), key_ring(shop, callers_key)).id
+    return shop.add_credential(callers_key=callers_key, **values)
 
 
 def stored(shop: Shop, credential_id: str) -> CloudCredential:
@@ -100,9 +92,7 @@ def test_a_wrong_key_is_a_clear_error() -> None:
 
 def test_a_masked_secret_keeps_its_value(shop: Shop) -> None:
     credential_id = make(shop, provider="aws", access_key_id="AKIA", secret_access_key="old")
-    with shop.database.write() as session:
-        changes = CredentialUpdate(access_key_id=MASK, secret_access_key="new", region="eu-west-1")
-        CredentialRepository(session, shop.organization_id).update(credential_id, changes, key_ring(shop))
+    shop.change_credential(credential_id, access_key_id=MASK, secret_access_key="new", region="eu-west-1")
     values = injected(shop, shop.submit())
     assert (values["AWS_ACCESS_KEY_ID"], values["AWS_SECRET_ACCESS_KEY"]) == ("AKIA", "new")
     assert values["AWS_REGION"] == "eu-west-1"
@@ -110,7 +100,7 @@ def test_a_masked_secret_keeps_its_value(shop: Shop) -> None:
 
 @each_case("region", ["attacker.example/", "attacker.example#", "eu west", "a.b", "x" * 64, "\u00fc"])
 def test_a_region_of_aws_is_no_way_to_another_host(shop: Shop, region: str) -> None:
-    key_ring = KeyRing(load_service_key(shop.settings))
+    key_ring = shop.make_key_ring()
     with shop.database.write() as session:
         credentials = CredentialRepository(session, shop.organization_id)
         with pytest.raises(BadInput, match="region"):
@@ -128,18 +118,14 @@ def test_a_region_of_aws_is_no_way_to_another_host(shop: Shop, region: str) -> N
 def test_a_secret_does_not_follow_to_another_endpoint(shop: Shop) -> None:
     credential_id = make(shop, provider="aws", access_key_id="AKIA", secret_access_key="old")
 
-    def move(endpoint: str, **secrets: str) -> None:
-        with shop.database.write() as session:
-            changes = CredentialUpdate(endpoint=endpoint, **secrets)
-            CredentialRepository(session, shop.organization_id).update(credential_id, changes, key_ring(shop))
-
+    move = partial(shop.change_credential, credential_id)
     masked = {"access_key_id": MASK, "secret_access_key": MASK}
     for secrets in ({}, masked, {"access_key_id": "AKIA"}, {**masked, "access_key_id": "AKIA"}):
         with pytest.raises(BadInput, match="endpoint"):
-            move("https://elsewhere.example", **secrets)
+            move(endpoint="https://elsewhere.example", **secrets)
     assert stored(shop, credential_id).endpoint is None
-    move("https://elsewhere.example", api_key="own", access_key_id="AKIA", secret_access_key="new")
-    move("https://elsewhere.example", **masked)
+    move(endpoint="https://elsewhere.example", api_key="own", access_key_id="AKIA", secret_access_key="new")
+    move(endpoint="https://elsewhere.example", **masked)
     assert stored(shop, credential_id).endpoint == "https://elsewhere.example"
 
 
@@ -192,8 +178,8 @@ def test_only_a_super_admin_changes_global_ones(shop: Shop) -> None:
         ordinary = CredentialRepository(session, shop.organization_id)
         assert ordinary.get(credential_id).organization_id is None
         for act in (
-            lambda: ordinary.create(CredentialCreate(provider="AWS", everywhere=True), key_ring(shop)),
-            lambda: ordinary.update(credential_id, CredentialUpdate(enabled=False), key_ring(shop)),
+            lambda: ordinary.create(CredentialCreate(provider="AWS", everywhere=True), shop.make_key_ring()),
+            lambda: ordinary.update(credential_id, CredentialUpdate(enabled=False), shop.make_key_ring()),
             lambda: ordinary.delete(credential_id),
         ):
             with pytest.raises(Forbidden, match="super_admin"):
@@ -207,7 +193,7 @@ def test_another_organizations_are_unknown(shop: Shop, other_shop: Shop) -> None
         assert credentials.list() == []
         for act in (
             lambda: credentials.get(theirs),
-            lambda: credentials.update(theirs, CredentialUpdate(name="mine"), key_ring(shop)),
+            lambda: credentials.update(theirs, CredentialUpdate(name="mine"), shop.make_key_ring()),
             lambda: credentials.delete(theirs),
         ):
             with pytest.raises(NotFound, match=r"There is no cloud credential with this id\."):
@@ -251,9 +237,7 @@ def test_each_provider_is_chosen_by_itself_and_the_oldest_of_several(shop: Shop)
 def test_a_jobs_own_choice_yields_to_that_of_the_call(shop: Shop, field: str) -> None:
     make(shop)
     of_job, of_call = make(shop, api_key="job's"), make(shop, api_key="call's")
-    with shop.database.write() as session:
-        value = [of_job] if field.endswith("s") else of_job
-        JobRepository(session, shop.organization_id).update(shop.project_id, shop.job_id, JobUpdate(**{field: value}))
+    shop.change_job(**{field: [of_job] if field.endswith("s") else of_job})
     assert injected(shop, shop.submit()) == {"OPENAI_API_KEY": "job's"}
     assert injected(shop, shop.submit(credential_ids=[of_call])) == {"OPENAI_API_KEY": "call's"}
 
@@ -277,8 +261,8 @@ def test_a_secret_of_the_callers_key_needs_it_only_at_submit(shop: Shop) -> None
     sealed = make(shop, api_key=CANARY, callers_key=OWN_KEY)
     for callers_key, sentence in ((None, "Send it in the header X-Encryption-Key"), ("wrong", "is not the key")):
         with pytest.raises(BadInput, match=sentence):
-            shop.submit(credential_ids=[sealed], key_ring=key_ring(shop, callers_key))
-    execution = shop.submit(credential_ids=[sealed], key_ring=key_ring(shop, OWN_KEY))
+            shop.submit(credential_ids=[sealed], key_ring=shop.make_key_ring(callers_key))
+    execution = shop.submit(credential_ids=[sealed], key_ring=shop.make_key_ring(OWN_KEY))
     assert injected(shop, execution) == {"OPENAI_API_KEY": CANARY}
 
 
@@ -286,7 +270,7 @@ def test_unasked_it_is_passed_over_without_its_key(shop: Shop) -> None:
     make(shop, api_key="sealed by the caller", callers_key=OWN_KEY)
     make(shop, everywhere=True)
     assert injected(shop, shop.submit()) == {"OPENAI_API_KEY": "global"}
-    with_key = shop.submit(key_ring=key_ring(shop, OWN_KEY))
+    with_key = shop.submit(key_ring=shop.make_key_ring(OWN_KEY))
     assert injected(shop, with_key) == {"OPENAI_API_KEY": "sealed by the caller"}
 
 
@@ -368,7 +352,7 @@ def test_the_database_holds_no_secret_in_the_clear(shop: Shop, settings: Setting
     for callers_key in (None, OWN_KEY):
         secrets = dict.fromkeys(("api_key", "api_secret", "access_key_id", "secret_access_key"), "canary-4711-secret")
         make(shop, provider="AWS", callers_key=callers_key, **secrets)
-    shop.submit(key_ring=key_ring(shop, OWN_KEY))
+    shop.submit(key_ring=shop.make_key_ring(OWN_KEY))
     held = b"".join(file.read_bytes() for file in settings.data.glob("spindle.db*"))
     assert b"AWS" in held
     for text in ("canary-4711-secret", OWN_KEY):
@@ -414,9 +398,7 @@ def test_a_bucket_is_reached_by_the_credential_that_the_pipeline_names(shop: Sho
         "lake": "lake-secret",
     }
     assert found["theirs"].endpoint == "https://s3.example.org"
-    with shop.database.write() as session:
-        changes = CredentialUpdate(secret_access_key="newer-secret")
-        CredentialRepository(session, shop.organization_id).update(theirs, changes, key_ring(shop))
+    shop.change_credential(theirs, secret_access_key="newer-secret")
     fail(shop.database, execution.id, "It broke.")
     again = list_bucket_access(load_driver_secrets(shop.settings, shop.retry(execution)))
     assert {each.bucket: each.secret_access_key for each in again} == {"theirs": "newer-secret", "lake": "lake-secret"}

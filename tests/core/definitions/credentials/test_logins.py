@@ -6,11 +6,7 @@ import json
 
 import pytest
 
-from core.definitions.credentials.models import CredentialCreate, CredentialUpdate
-from core.definitions.credentials.repository import CredentialRepository
 from core.errors import BadInput, Conflict
-from core.infra.encryption import KeyRing
-from core.infra.secrets import load_service_key
 from core.lifecycle.executions.reports import fail
 from core.lifecycle.executions.spec import build_spec, load_driver_secrets
 from core.tables import CloudCredential
@@ -33,11 +29,7 @@ def write_state(secret: str = SECRET) -> str:
 
 
 def keep_login(shop: Shop, secret: str = SECRET, **values: object) -> str:
-    key_ring = KeyRing(load_service_key(shop.settings))
-    new = {"name": "members", "provider": "login", "api_secret": write_state(secret), **values}
-    with shop.database.write() as session:
-        credentials = CredentialRepository(session, shop.organization_id, super_admin=True)
-        return credentials.create(CredentialCreate.model_validate(new), key_ring).id
+    return shop.add_credential(**{"name": "members", "provider": "login", "api_secret": write_state(secret), **values})
 
 
 def test_a_pipeline_that_names_a_login_gets_it_masked_and_as_no_parameter(
@@ -68,11 +60,7 @@ def test_a_retry_takes_the_login_as_it_is_then_and_others_get_none(shop: Shop) -
     login = keep_login(shop)
     shop.write_pipeline(PIPELINE)
     execution = shop.submit()
-    with shop.database.write() as session:
-        changes = CredentialUpdate(api_secret=write_state("canary-of-a-newer-one"))
-        CredentialRepository(session, shop.organization_id).update(
-            login, changes, KeyRing(load_service_key(shop.settings))
-        )
+    shop.change_credential(login, api_secret=write_state("canary-of-a-newer-one"))
     fail(shop.database, execution.id, "It broke.")
     values = load_driver_secrets(shop.settings, shop.retry(execution))
     assert values[LOGIN_VARIABLE] == write_state("canary-of-a-newer-one")

@@ -9,19 +9,13 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from core.definitions.credentials.models import CredentialCreate
 from core.definitions.credentials.repository import CredentialRepository
 from core.definitions.cron_jobs.models import CronJobCreate
 from core.definitions.cron_jobs.repository import SHOWN_CALLS, CronJobRepository
-from core.definitions.jobs.repository import JobRepository
-from core.definitions.projects.repository import ProjectRepository
 from core.errors import BadInput, Conflict, NotFound
 from core.infra.database import Database
-from core.infra.dispatcher import LEASE, Dispatcher
-from core.infra.encryption import KeyRing
-from core.infra.secrets import load_service_key
+from core.infra.dispatcher import Dispatcher
 from core.infra.settings import Settings
-from core.lifecycle.executions.transitions import end_executions
 from core.lifecycle.firing.cron_job_calls import CallQueue, delete_old_calls
 from core.lifecycle.firing.cron_jobs import FiredCall, fire, fire_overdue_calls
 from core.lifecycle.firing.schedules import GRACE
@@ -40,15 +34,10 @@ def settings(settings: Settings) -> Settings:
     return settings.replace(fetch_allow_networks=("127.0.0.1/32",))
 
 
-def get_key_ring(shop: Shop, caller_key: str | None = None) -> KeyRing:
-    return KeyRing(load_service_key(shop.settings), caller_key)
-
-
 def create_credential(shop: Shop, caller_key: str | None = None, **values: Any) -> str:
-    values = {"name": "hook", "provider": "OTHER", "api_key": SECRET} | values
-    with shop.database.write() as session:
-        credentials = CredentialRepository(session, shop.organization_id, super_admin=True)
-        return credentials.create(CredentialCreate(**values), get_key_ring(shop, caller_key)).id
+    return shop.add_credential(
+        callers_key=caller_key, **{"name": "hook", "provider": "OTHER", "api_key": SECRET} | values
+    )
 
 
 def create_cron_job(shop: Shop, **values: Any) -> CronJob:
@@ -56,7 +45,7 @@ def create_cron_job(shop: Shop, **values: Any) -> CronJob:
     values = {"name": "each minute", "schedule": "* * * * *", "webhook_url": "https://example.com/"} | values
     with shop.database.write() as session:
         cron_jobs = CronJobRepository(session, shop.organization_id)
-        cron_job = cron_jobs.create(shop.settings, get_key_ring(shop), CronJobCreate(**values))
+        cron_job = cron_jobs.create(shop.settings, shop.make_key_ring(), CronJobCreate(**values))
         cron_job.created_at -= timedelta(hours=2)
         return cron_job
 
@@ -178,7 +167,7 @@ def test_a_tick_that_dagster_does_not_fire_is_fired_by_the_watchdog(shop: Shop) 
     with shop.database.write() as session:
         cron_jobs = CronJobRepository(session, shop.organization_id)
         new = CronJobCreate(name="soon", schedule="30 6 * * *", webhook_url="https://example.com/")
-        cron_job = cron_jobs.create(shop.settings, get_key_ring(shop), new)
+        cron_job = cron_jobs.create(shop.settings, shop.make_key_ring(), new)
     first = cron_job.next_tick_at
     assert first is not None
     assert fire_overdue_calls(shop.database, first + GRACE - timedelta(seconds=1)) == []
@@ -224,17 +213,6 @@ def test_a_deleted_cron_job_makes_no_pending_call(shop: Shop, receiver: Receiver
     with shop.database.read() as session:
         assert session.query(CronJobCall).count() == 0
     assert tick(shop, cron_job).call_id is None
-
-
-def test_a_call_whose_dispatcher_died_is_made_again(shop: Shop, receiver: Receiver) -> None:
-    cron_job = create_cron_job(shop, webhook_url=f"{receiver.url}/200/x")
-    tick(shop, cron_job)
-    assert len(Dispatcher(shop.settings, shop.database, [QUEUE])._lease_due(QUEUE, now())) == 1  # and dies
-    deliver(shop)
-    assert receiver.messages == []
-    advance(shop, LEASE)
-    deliver(shop)
-    assert len(receiver.messages) == 1
 
 
 @pytest.mark.parametrize(
@@ -314,11 +292,7 @@ def test_a_deleted_job_or_project_takes_its_cron_jobs_with_it(shop: Shop, other_
     ids = {"project_id": shop.project_id, "job_id": shop.job_id}
     create_cron_job(shop, **ids)
     kept = [create_cron_job(shop, name="kept"), create_cron_job(other_shop, **ids)]
-    with shop.database.write() as session:
-        if noun == "job":
-            JobRepository(session, shop.organization_id).delete(shop.project_id, shop.job_id, end_executions)
-        else:
-            ProjectRepository(session, shop.organization_id).delete(shop.project_id, end_executions)
+    shop.delete_job() if noun == "job" else shop.delete_project()
     with shop.database.read() as session:
         assert {row.id for row in session.query(CronJob)} == {row.id for row in kept}
 

@@ -6,12 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from core.definitions.credentials.models import CredentialCreate
-from core.definitions.credentials.repository import CredentialRepository
 from core.definitions.identity.api_keys import Identity
 from core.errors import BadInput
-from core.infra.encryption import KeyRing
-from core.infra.secrets import load_service_key
 from core.integrations.declarations import service
 from core.integrations.declarations.export import export_declaration
 from core.integrations.declarations.models import Declaration
@@ -112,10 +108,7 @@ def test_webhooks_are_created_changed_exported_and_pruned(shop: Shop) -> None:
 
 
 def test_notifications_are_created_changed_exported_and_pruned(shop: Shop) -> None:
-    with shop.database.write() as session:
-        new = CredentialCreate(provider="SLACK", name="ops", api_key="https://chat.test/x")
-        key_ring = KeyRing(load_service_key(shop.settings))
-        CredentialRepository(session, shop.organization_id).create(new, key_ring)
+    shop.add_credential("SLACK", name="ops", api_key="https://chat.test/x")
 
     def apply(*rules: dict[str, object], prune: bool = False) -> list[tuple[str, str, list[str]]]:
         declared = Declaration.model_validate({"projects": [{"name": "Shop", "notifications": list(rules)}]})

@@ -9,12 +9,10 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from core.definitions.credentials.models import PLAIN, SECRETS, CredentialCreate
+from core.definitions.credentials.models import PLAIN, SECRETS
 from core.definitions.credentials.repository import CredentialRepository
 from core.errors import BadInput, Conflict
 from core.infra.dispatcher import LIFETIME, Dispatcher
-from core.infra.encryption import KeyRing
-from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
 from core.infra.validation import format_time
 from core.integrations.notifications import deliver
@@ -51,12 +49,9 @@ def test_each_channel_names_its_fields():
 
 
 def write_rule(shop: Shop, provider: str, fields: dict[str, str], **values: Any) -> NotificationRule:
+    target = shop.add_credential(provider, **fields)
+    new = RuleCreate(**({"name": "ops", "events": ["failed"]} | values), cloud_credential_id=target)
     with shop.database.write() as session:
-        key_ring = KeyRing(load_service_key(shop.settings))
-        credential = CredentialRepository(session, shop.organization_id).create(
-            CredentialCreate(provider=provider, **fields), key_ring
-        )
-        new = RuleCreate(**({"name": "ops", "events": ["failed"]} | values), cloud_credential_id=credential.id)
         return RuleRepository(session, shop.organization_id).create(shop.project_id, new)
 
 

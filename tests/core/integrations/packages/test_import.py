@@ -16,8 +16,6 @@ from core.definitions.agents.repository import AgentRepository
 from core.definitions.agents.texts import check_texts
 from core.definitions.categories.models import CategoryCreate, CategoryUpdate
 from core.definitions.categories.repository import CategoryRepository
-from core.definitions.credentials.models import CredentialCreate
-from core.definitions.credentials.repository import CredentialRepository
 from core.definitions.jobs.models import JobCreate, JobUpdate
 from core.definitions.jobs.repository import JobRepository
 from core.definitions.projects.models import ProjectCreate, ProjectUpdate
@@ -26,8 +24,6 @@ from core.definitions.python_extensions.models import ExtensionCreate
 from core.definitions.python_extensions.repository import PythonExtensionRepository
 from core.definitions.schedules.models import ScheduleUpdate
 from core.errors import BadInput
-from core.infra.encryption import KeyRing
-from core.infra.secrets import load_service_key
 from core.integrations.declarations import service
 from core.integrations.declarations.export import export_declaration
 from core.integrations.declarations.models import (
@@ -67,6 +63,7 @@ def fill(shop: Shop) -> None:
     """Everything that a package can hold, with names that repeat and what must stay behind."""
     codes = (PIPELINE, PIPELINE.replace("h1", "h2"), "print('python')")
     texts = check_texts(shop.database, shop.settings, shop.organization_id, [], codes)
+    secret = shop.add_credential("OPENAI", name="models", api_key=CANARY)
     with shop.database.write() as session:
         categories, agents = (
             CategoryRepository(session, shop.organization_id),
@@ -82,17 +79,13 @@ def fill(shop: Shop) -> None:
         for name in ("tidy", "Clean_Up"):
             extensions.create(filed.id, ExtensionCreate(name=name, source=f"def {name}(row):\n    return row\n"))
         twins = [agent for agent in agents.list() if agent.name == "Twin"]
-        key_ring = KeyRing(load_service_key(shop.settings))
-        secret = CredentialRepository(session, shop.organization_id).create(
-            CredentialCreate(provider="OPENAI", name="models", api_key=CANARY), key_ring
-        )
         project = ProjectRepository(session, shop.organization_id).create(
             ProjectCreate(name="Big", parameters={"A": [1, None, "x"]})
         )
         jobs = JobRepository(session, shop.organization_id)
         for agent in (*twins, filed):
             jobs.create(project.id, JobCreate(name="Same", agent_id=agent.id, scheduled_time=now()))
-        jobs.create(project.id, JobCreate(name="Keyed", cloud_credential_ids=[secret.id], description="d"))
+        jobs.create(project.id, JobCreate(name="Keyed", cloud_credential_ids=[secret], description="d"))
 
 
 def test_a_round_trip_gives_the_same_bytes(shop: Shop, other_shop: Shop) -> None:
@@ -100,10 +93,7 @@ def test_a_round_trip_gives_the_same_bytes(shop: Shop, other_shop: Shop) -> None
     fill(shop)
     package = exported(shop)
     assert exported(shop) == package
-    with other_shop.database.write() as session:
-        key_ring = KeyRing(load_service_key(shop.settings))
-        new = CredentialCreate(provider="OPENAI", name="models", api_key="theirs")
-        CredentialRepository(session, other_shop.organization_id).create(new, key_ring)
+    other_shop.add_credential("OPENAI", name="models", api_key="theirs")
     report = imported(other_shop, package)
     assert (report.warnings, {each.action for each in report.changes}) == ([], {"create"})
     assert exported(other_shop) == package
@@ -116,12 +106,9 @@ def test_a_round_trip_gives_the_same_bytes(shop: Shop, other_shop: Shop) -> None
 
 def test_an_import_updates_fields_that_differ_also_to_null(shop: Shop) -> None:
     package = exported(shop)
-    with shop.database.write() as session:
-        ProjectRepository(session, shop.organization_id).update(shop.project_id, ProjectUpdate(description="changed"))
-        AgentRepository(session, shop.organization_id).update(
-            shop.agent_id, AgentUpdate(pipeline_yaml=PIPELINE.replace("h1", "h3"))
-        )
-        JobRepository(session, shop.organization_id).update(shop.project_id, shop.job_id, JobUpdate(enabled=False))
+    shop.change_project(description="changed")
+    shop.write_pipeline(PIPELINE.replace("h1", "h3"))
+    shop.change_job(enabled=False)
     report = imported(shop, package)
     assert {(each.kind, each.name) for each in report.changes} == {
         ("project", "Shop"),
@@ -137,9 +124,7 @@ def test_unresolved_references_are_warnings(shop: Shop, other_shop: Shop) -> Non
     fill(shop)
     with shop.database.write() as session:
         dataset = DatasetRepository(session, shop.organization_id).create(DatasetCreate(name="goods"))
-        JobRepository(session, shop.organization_id).create(
-            shop.project_id, JobCreate(name="Next", input_dataset_id=dataset.id)
-        )
+    shop.add_job("Next", agent_id=None, input_dataset_id=dataset.id)
     report = imported(other_shop, exported(shop))
     assert report.warnings == [
         "job 'Big/Keyed': there is no OPENAI credential 'models' here.",

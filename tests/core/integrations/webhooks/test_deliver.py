@@ -18,9 +18,7 @@ from core.infra import dispatcher as deliver
 from core.infra import http_client as outgoing
 from core.infra.database import Database
 from core.infra.dispatcher import Dispatcher, compute_pause
-from core.infra.encryption import KeyRing
 from core.infra.preconditions import compute_etag
-from core.infra.secrets import load_service_key
 from core.infra.settings import Settings
 from core.integrations.webhooks.deliver import WebhookQueue, delete_old_events, send_test_event
 from core.integrations.webhooks.models import WebhookCreate, WebhookUpdate
@@ -54,16 +52,12 @@ def delivering(settings: Settings, database: Database) -> Iterator[None]:
     thread.join()
 
 
-def key_ring(shop: Shop) -> KeyRing:
-    return KeyRing(load_service_key(shop.settings))
-
-
 def hook(shop: Shop, url: str, **values: Any) -> tuple[str, str]:
     """The id and the secret of a new webhook."""
     with shop.database.write() as session:
         repository = WebhookRepository(session, shop.organization_id)
         new = WebhookCreate(url=url, **values)
-        webhook, secret = repository.create(shop.settings, key_ring(shop), shop.project_id, new)
+        webhook, secret = repository.create(shop.settings, shop.make_key_ring(), shop.project_id, new)
         return webhook.id, secret
 
 
@@ -284,7 +278,7 @@ def test_during_a_rotation_both_secrets_sign(shop: Shop, receiver: Receiver) -> 
     webhook_id, old = hook(shop, f"{receiver.url}/200/x")
     with shop.database.write() as session:
         rotated = WebhookRepository(session, shop.organization_id).rotate_secret(
-            key_ring(shop), shop.project_id, webhook_id
+            shop.make_key_ring(), shop.project_id, webhook_id
         )
         new = rotated[1]
     send_test_event(shop.settings, shop.database, shop.organization_id, shop.project_id, webhook_id)
@@ -359,14 +353,14 @@ def test_of_secrets_that_are_made_at_once_the_last_one_follows_the_one_before(sh
     def rotate(_: int) -> str:
         with shop.database.write() as session:
             repository = WebhookRepository(session, shop.organization_id)
-            return repository.rotate_secret(key_ring(shop), shop.project_id, webhook_id)[1]
+            return repository.rotate_secret(shop.make_key_ring(), shop.project_id, webhook_id)[1]
 
     with ThreadPoolExecutor(8) as pool:
         made = list(pool.map(rotate, range(8)))
     webhook = stored(shop, webhook_id)
-    kept = {key_ring(shop).decrypt(webhook.secret, bind_webhook(webhook, "secret"))}
+    kept = {shop.make_key_ring().decrypt(webhook.secret, bind_webhook(webhook, "secret"))}
     assert webhook.previous_secret is not None
-    kept.add(key_ring(shop).decrypt(webhook.previous_secret, bind_webhook(webhook, "previous_secret")))
+    kept.add(shop.make_key_ring().decrypt(webhook.previous_secret, bind_webhook(webhook, "previous_secret")))
     assert len(kept & set(made)) == 2
 
 

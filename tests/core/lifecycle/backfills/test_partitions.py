@@ -7,8 +7,6 @@ from datetime import timedelta
 import pytest
 
 from core.definitions.identity.api_keys import Identity
-from core.definitions.jobs.models import JobUpdate
-from core.definitions.jobs.repository import JobRepository
 from core.errors import BadInput, Conflict, SpindleError
 from core.infra.storage.protocol import output_key
 from core.lifecycle.backfills import service
@@ -34,9 +32,7 @@ DAYS = [(TODAY - timedelta(days=back)).isoformat() for back in (3, 2, 1)]
 def split_by_day(shop: Shop, pipeline: str = PIPELINE, **changes: object) -> None:
     shop.write_pipeline(pipeline)
     day = {"by": "day", "start": DAYS[0], "parameter": "DAY"} | changes
-    with shop.database.write() as session:
-        update = JobUpdate.model_validate({"partitions": [day]}, strict=False)
-        JobRepository(session, shop.organization_id).update(shop.project_id, shop.job_id, update)
+    shop.change_job(partitions=[day])
 
 
 def make(shop: Shop, day: str, rows: int = 3, schema: str = SCHEMA) -> Execution:

@@ -48,23 +48,6 @@ def test_columns_that_the_dataset_lacks_are_refused_at_acceptance(shop: Shop, ke
     assert [(each.path, each.code) for each in refused.value.details] == [("line 5", "unknown-column")]
 
 
-@pytest.mark.parametrize(
-    ("name", "code"),
-    [
-        ("books@2", "unknown-version"),
-        ("shop.boks", "unknown-dataset"),
-        ("/etc/passwd", "unknown-dataset"),
-        ("../books", "unknown-dataset"),
-        ("hidden.books", "unknown-dataset"),
-    ],
-)
-def test_names_without_a_dataset_are_refused_at_acceptance(shop: Shop, name: str, code: str) -> None:
-    publish(shop)
-    with pytest.raises(BadInput) as refused:
-        submit_lookup(shop, name)
-    assert [(each.path, each.code) for each in refused.value.details] == [("line 5", code)]
-
-
 def test_the_own_table_is_empty_until_it_is_published(shop: Shop) -> None:
     first = submit_lookup(shop, "books")
     assert [(read.number, read.locations) for read in first.inputs.values()] == [(0, ())]

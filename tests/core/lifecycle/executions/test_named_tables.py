@@ -148,7 +148,7 @@ def test_a_path_that_nothing_writes_is_refused_with_similar_ones(shop: Shop) -> 
     shop.write_pipeline("pipeline:\n  - {stage: load_parquet, args: ['spindle://shop/bocks']}\n")
     with pytest.raises(BadInput, match="spindle://shop/books") as refused:
         shop.submit()
-    assert [each.code for each in refused.value.details] == ["unknown-dataset"]
+    assert [(each.path, each.code) for each in refused.value.details] == [("line 2", "unknown-dataset")]
 
 
 def test_the_own_table_of_a_pipeline_without_rows_has_no_columns_yet(shop: Shop) -> None:

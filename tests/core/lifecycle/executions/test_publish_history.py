@@ -48,10 +48,3 @@ def test_without_a_difference_the_record_names_the_current_version(shop: Shop) -
     same = end(shop, begin(shop), dict.fromkeys(ADDED, 0), output_dataset_path=None, records_output=3)
     assert (same.state, same.dataset_id) == ("COMPLETED", first.dataset_id)
     assert list_rows(shop) == [5]
-
-
-def test_of_executions_at_the_same_time_one_publishes(shop: Shop) -> None:
-    end(shop, begin(shop), ADDED)
-    one, other = begin(shop), begin(shop)
-    assert end(shop, one, {"added": 0, "changed": 1, "retired": 0}).state == "COMPLETED"
-    assert end(shop, other, {"added": 0, "changed": 1, "retired": 0}).error_code == "publish-conflict"

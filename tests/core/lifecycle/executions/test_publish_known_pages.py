@@ -128,13 +128,6 @@ def test_a_reset_forgets_the_pages_and_keeps_the_rows(shop: Shop) -> None:
     assert end(shop, begin(shop)).state == "COMPLETED"
 
 
-def test_rows_that_replace_all_others_make_the_job_forget(shop: Shop) -> None:
-    end(shop, begin(shop))
-    shop.write_pipeline(PIPELINE)
-    shop.complete(shop.submit())
-    assert get_known(shop) is None
-
-
 def test_pages_outlive_versions_and_those_of_nobody_are_deleted(shop: Shop) -> None:
     kept = end(shop, begin(shop))
     lost, _ = begin(shop)

@@ -10,8 +10,6 @@ from sqlalchemy import select
 from structlog.testing import capture_logs
 
 from core.data.datasets.repository import DatasetRepository, get_address
-from core.definitions.projects.models import ProjectCreate
-from core.definitions.projects.repository import ProjectRepository
 from core.errors import BadInput
 from core.infra.storage.protocol import output_key
 from core.lifecycle.executions.outputs import get_keys
@@ -191,8 +189,7 @@ def test_an_output_path_outside_of_the_storage_is_refused(shop: Shop, path: str)
 
 
 def test_another_organizations_project_is_outside(shop: Shop, other_shop: Shop) -> None:
-    with other_shop.database.write() as session:
-        ProjectRepository(session, other_shop.organization_id).create(ProjectCreate(name="Secret"))
+    other_shop.add_project("Secret")
     shop.write_pipeline(output("overwrite", "spindle://secret/x"))
     with pytest.raises(BadInput, match="outside"):
         shop.submit()
@@ -212,13 +209,6 @@ def test_a_load_reads_the_version_current_at_submission(shop: Shop) -> None:
     assert (read.execution_id, read.dataset_id, read.version_id) == (reader.id, version.dataset_id, version.id)
 
 
-def test_a_load_finds_tables_by_schema_and_name(shop: Shop) -> None:
-    first = shop.submit()
-    shop.complete(first)
-    shop.write_pipeline(LOAD % "spindle://shop/books")
-    assert shop.submit().inputs["spindle://shop/books"].locations == (key(first),)
-
-
 def test_the_input_dataset_is_input_path(shop: Shop) -> None:
     first = shop.submit()
     shop.complete(first)
@@ -227,21 +217,6 @@ def test_the_input_dataset_is_input_path(shop: Shop) -> None:
     reader = shop.submit()
     assert reader.parameters == {"INPUT_PATH": "spindle://shop/books"}
     assert reader.inputs["spindle://shop/books"].locations == (key(first),)
-
-
-def test_a_load_of_nothing_is_refused_with_its_line(shop: Shop, other_shop: Shop) -> None:
-    other_shop.complete(other_shop.submit())
-    shop.write_pipeline(LOAD % "spindle://shop/prices")
-    with pytest.raises(BadInput, match="no dataset at 'spindle://shop/prices'") as error:
-        shop.submit()
-    assert error.value.details[0].path == "line 2"
-
-
-def test_a_path_without_a_dataset_is_refused_with_those_that_resemble_it(shop: Shop) -> None:
-    shop.complete(shop.submit())
-    shop.write_pipeline(LOAD % "spindle://shop/boks")
-    with pytest.raises(BadInput, match=r"Did you mean spindle://shop/books\?"):
-        shop.submit()
 
 
 def test_versions_have_the_keys_of_the_output(shop: Shop) -> None:

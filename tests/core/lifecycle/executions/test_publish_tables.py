@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -14,11 +13,7 @@ from core.data.datasets.collector import FileCollector
 from core.data.datasets.repository import DatasetRepository
 from core.data.datasets.service import DatasetService
 from core.data.files.process import FileReader
-from core.definitions.agents.models import AgentCreate
-from core.definitions.agents.repository import AgentRepository
 from core.definitions.identity.api_keys import Identity
-from core.definitions.jobs.models import JobCreate, JobUpdate
-from core.definitions.jobs.repository import JobRepository
 from core.errors import BadInput, Conflict, Unavailable
 from core.lifecycle.executions.outputs import get_table_location, load_targets
 from core.lifecycle.executions.spec import build_spec
@@ -109,10 +104,8 @@ def test_a_restored_snapshot_is_what_the_next_run_goes_on_from(shop: Shop, monke
 
 def test_partitions_of_a_table_are_those_of_its_log(shop: Shop) -> None:
     pipeline = PIPELINE.replace("127.0.0.1/", "127.0.0.1/${LAND}")
-    with shop.database.write() as session:
-        lands = [{"values": ["it", "fr", "de"], "parameter": "LAND"}]
-        update = JobUpdate.model_validate({"partitions": lands}, strict=False)
-        JobRepository(session, shop.organization_id).update(shop.project_id, shop.job_id, update)
+    lands = [{"values": ["it", "fr", "de"], "parameter": "LAND"}]
+    shop.change_job(partitions=lands)
     shop.write_pipeline(f"{pipeline}output: {{format: delta}}\n")
     empty, first, second = (shop.submit(partition=land) for land in ("de", "it", "fr"))
     complete(shop, empty, "0", 0)
@@ -128,21 +121,11 @@ def test_partitions_of_a_table_are_those_of_its_log(shop: Shop) -> None:
     again = shop.submit(partition="it")
     with shop.database.read() as session:
         assert load_targets(session, shop.storage, again)[OUTPUT].fits_types is True
-    reader = _read_partitions(shop, pipeline)
+    reads = "pipeline: [{stage: load_delta, args: ['spindle://shop/books']}]\nspindle: {userAgent: '${LAND}'}"
+    reader = shop.add_job("Readers", reads, partitions=lands).submit(partition="fr")
     assert [each.partition for each in reader.inputs.values()] == [(("land", "fr"),)]
     spec = build_spec(shop.settings, shop.storage, reader)
     assert [(each.partition, each.columns[0][0]) for each in spec.inputs.values()] == [((("land", "fr"),), "title")]
-
-
-def _read_partitions(shop: Shop, pipeline: str) -> Execution:
-    """Execute another job with the same partitions, which reads the table."""
-    text = "pipeline: [{stage: load_delta, args: ['spindle://shop/books']}]\nspindle: {userAgent: '${LAND}'}"
-    with shop.database.write() as session:
-        agent = AgentRepository(session, shop.organization_id).create(AgentCreate(name="Reader", pipeline_yaml=text))
-        lands = [{"values": ["it", "fr", "de"], "parameter": "LAND"}]
-        new = JobCreate.model_validate({"name": "Readers", "agentId": agent.id, "partitions": lands})
-        job = JobRepository(session, shop.organization_id).create(shop.project_id, new)
-    return replace(shop, agent_id=agent.id, job_id=job.id).submit(partition="fr")
 
 
 def test_a_report_without_a_snapshot_is_refused(shop: Shop) -> None:

@@ -125,13 +125,6 @@ def test_only_running_executions_are_failed(shop: Shop, other_shop: Shop) -> Non
     assert fail_zombies(shop.database, shop.organization_id, 24, NOW).marked_task_ids == ()
 
 
-def test_a_report_that_comes_late_does_not_wake_it(shop: Shop) -> None:
-    execution = running(shop, NOW - 2 * DAY)
-    fail_zombies(shop.database, shop.organization_id, 1, NOW)
-    assert shop.complete(execution) == "FAILED"
-    assert shop.active() == 0
-
-
 @pytest.mark.parametrize("hours", [-1, 10**9])
 def test_odd_timeouts_are_refused(shop: Shop, hours: int) -> None:
     with pytest.raises(BadInput, match="timeoutHours"):

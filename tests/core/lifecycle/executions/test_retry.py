@@ -6,12 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from core.definitions.credentials.models import CredentialCreate, CredentialUpdate
 from core.definitions.credentials.repository import CredentialRepository, decrypt_environment
 from core.errors import BadInput, Conflict, NotFound, TooMany
-from core.infra.encryption import KeyRing
 from core.infra.idempotency import IdempotencyKey
-from core.infra.secrets import load_service_key
 from core.lifecycle.executions.outbox import fetch_due
 from core.lifecycle.executions.reports import cancel, claim, fail
 from core.tables import Execution, now
@@ -62,12 +59,6 @@ def test_only_failed_executions_are_retried(shop: Shop, status: str | None) -> N
     with pytest.raises(Conflict, match=f"this one is {status or 'PENDING'}"):
         shop.retry(execution)
     assert shop.reload(execution).attempt == 1
-
-
-def test_a_cancelled_execution_is_retried(shop: Shop) -> None:
-    execution = shop.submit()
-    cancel(shop.database, shop.organization_id, execution.id, "Stopped.")
-    assert shop.retry(execution).attempt == 2
 
 
 def test_a_retry_takes_a_slot(shop: Shop) -> None:
@@ -132,19 +123,14 @@ def test_a_disabled_job_and_another_organization_are_refused(shop: Shop, other_s
 
 
 def test_a_retry_reads_the_credentials_again(shop: Shop) -> None:
-    key_ring = KeyRing(load_service_key(shop.settings))
-    with shop.database.write() as session:
-        stored = CredentialRepository(session, shop.organization_id).create(
-            CredentialCreate(provider="OPENAI", api_key="old"), key_ring
-        )
+    key_ring, stored = shop.make_key_ring(), shop.add_credential("OPENAI", api_key="old")
     execution = failed(shop)
     assert shop.reload(execution).sealed_environment is None
-    with shop.database.write() as session:
-        CredentialRepository(session, shop.organization_id).update(stored.id, CredentialUpdate(api_key="new"), key_ring)
+    shop.change_credential(stored, api_key="new")
     assert decrypt_environment(shop.reload(shop.retry(execution)), key_ring) == {"OPENAI_API_KEY": "new"}
     fail(shop.database, execution.id, "It broke again.")
     with shop.database.write() as session:
-        CredentialRepository(session, shop.organization_id).delete(stored.id)
+        CredentialRepository(session, shop.organization_id).delete(stored)
     with pytest.raises(BadInput, match="no cloud credential"):
         shop.retry(execution)
     assert shop.active() == 0

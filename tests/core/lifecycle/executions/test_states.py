@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -163,17 +162,6 @@ def test_reports_after_the_end_change_nothing(shop: Shop, end: Trigger) -> None:
     for late in REPORTS:
         assert happen(shop, execution, late) == ended
     assert shop.content(execution) == before
-    assert shop.active() == 0
-
-
-@pytest.mark.long
-def test_in_any_order_the_first_end_counts(shop: Shop) -> None:
-    for order in permutations(REPORTS):
-        execution = shop.submit()
-        first = next(event for event in order if event is not Trigger.START)
-        for event in order:
-            happen(shop, execution, event)
-        assert shop.reload(execution).state == get_next_state(State.PENDING, first)
     assert shop.active() == 0
 
 

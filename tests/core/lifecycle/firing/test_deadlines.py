@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
-from core.infra.encryption import KeyRing
-from core.infra.secrets import load_service_key
 from core.integrations.webhooks.models import WebhookCreate
 from core.integrations.webhooks.repository import WebhookRepository
 from core.lifecycle.firing.deadlines import check_deadlines
@@ -35,7 +33,7 @@ def test_a_stale_table_is_told_once_and_again_after_a_publication(shop: Shop) ->
     with shop.database.write() as session:
         new = WebhookCreate(url="https://example.com/x", events=["dataset.stale"])
         hooks = WebhookRepository(session, shop.organization_id)
-        hooks.create(shop.settings, KeyRing(load_service_key(shop.settings)), shop.project_id, new)
+        hooks.create(shop.settings, shop.make_key_ring(), shop.project_id, new)
     shop.complete(shop.submit())
     shop.change_job(freshness={"maxAge": "PT26H"})
     check_deadlines(shop.database, now() + timedelta(hours=25))

@@ -110,12 +110,9 @@ def test_a_job_with_partitions_follows_no_input(shop: Shop) -> None:
     country = {"values": ["it"], "parameter": "COUNTRY"}
     with pytest.raises(BadInput, match="which of its partitions"):
         shop.add_job("Reader", join("shop.books"), trigger=ON_NEW_INPUT, partitions=[country])
-    reader = shop.add_job("Reader", join("shop.books"), trigger=ON_NEW_INPUT).job_id
-    update = JobUpdate.model_validate({"partitions": [country]})
-    with shop.database.write() as session:
-        jobs = JobRepository(session, shop.organization_id)
-        with pytest.raises(BadInput, match="which of its partitions"):
-            jobs.update(shop.project_id, reader, update)
+    reader = shop.add_job("Reader", join("shop.books"), trigger=ON_NEW_INPUT)
+    with pytest.raises(BadInput, match="which of its partitions"):
+        reader.change_job(partitions=[country])
 
 
 def test_a_job_waits_for_all_that_are_executed_before_it(shop: Shop, launcher: NewInputs) -> None:
@@ -155,7 +152,8 @@ def test_a_chain_is_followed_and_a_circle_is_not(shop: Shop, launcher: NewInputs
 
 
 def test_a_failure_is_not_repeated_for_the_same_versions(shop: Shop, launcher: NewInputs) -> None:
-    reader = shop.add_job("Reader", join("shop.books"), trigger=ON_NEW_INPUT).job_id
+    following = shop.add_job("Reader", join("shop.books"), trigger=ON_NEW_INPUT)
+    reader = following.job_id
     shop.complete(shop.submit())
     launcher.execute_due()
     with shop.database.read() as session:
@@ -164,12 +162,10 @@ def test_a_failure_is_not_repeated_for_the_same_versions(shop: Shop, launcher: N
     launcher.execute_due()
     assert take_new(shop, reader) == []
     shop.complete(shop.submit())
-    with shop.database.write() as session:
-        JobRepository(session, shop.organization_id).update(shop.project_id, reader, JobUpdate(enabled=False))
+    following.change_job(enabled=False)
     launcher.execute_due()
     assert take_new(shop, reader) == []
-    with shop.database.write() as session:
-        JobRepository(session, shop.organization_id).update(shop.project_id, reader, JobUpdate(enabled=True))
+    following.change_job(enabled=True)
     launcher.execute_due()
     assert len(take_new(shop, reader)) == 1
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from core.definitions.jobs.models import JobUpdate
-from core.definitions.jobs.repository import JobRepository
 from tests.core.lifecycle.firing.conftest import MONDAY, Timed
 
 PIPELINE = """\
@@ -20,9 +18,7 @@ COUNTRY = {"values": ["it", "fr"], "parameter": "COUNTRY"}
 
 def split(timed: Timed, *dimensions: dict[str, Any]) -> None:
     timed.shop.write_pipeline(PIPELINE if len(dimensions) == 1 else PIPELINE.replace("${DAY}", "${DAY}${COUNTRY}"))
-    with timed.shop.database.write() as session:
-        update = JobUpdate.model_validate({"partitions": [*dimensions]})
-        JobRepository(session, timed.shop.organization_id).update(timed.shop.project_id, timed.shop.job_id, update)
+    timed.shop.change_job(partitions=[*dimensions])
 
 
 def test_a_tick_executes_the_period_that_has_just_closed(timed: Timed) -> None:

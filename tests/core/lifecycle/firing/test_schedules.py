@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from core.definitions.agents.models import AgentCreate
-from core.definitions.agents.repository import AgentRepository
 from core.definitions.identity.limits import LimitsUpdate, change_limits
-from core.definitions.jobs.repository import JobRepository
 from core.definitions.schedules import service as schedules
 from core.definitions.schedules.models import ScheduleCreate
 from core.errors import Unavailable
 from core.infra.database import Database
 from core.infra.settings import Settings
 from core.lifecycle.executions.reports import cancel
-from core.lifecycle.executions.transitions import MAX_CONCURRENT_EXECUTIONS, end_executions
+from core.lifecycle.executions.transitions import MAX_CONCURRENT_EXECUTIONS
 from core.lifecycle.firing import waiting
 from core.lifecycle.firing.schedules import GRACE, LATE, fire, fire_overdue
 from core.lifecycle.submission.planning import PlannedExecution
@@ -224,11 +222,7 @@ def test_a_job_waits_for_the_jobs_that_it_reads_or_depends_on(
 
 def test_a_job_that_cannot_be_executed_is_recorded_and_the_others_fire(timed: Timed) -> None:
     timed.add_job("Bare", agent_id=None)
-    with timed.shop.database.write() as session:
-        text = PIPELINE.replace("127.0.0.1", "${HOST_OF_SHOP}")
-        agents = AgentRepository(session, timed.shop.organization_id)
-        agent = agents.create(AgentCreate(name="Open", pipeline_yaml=text))
-    timed.add_job("Open", agent_id=agent.id)
+    timed.shop.add_job("Open", PIPELINE.replace("127.0.0.1", "${HOST_OF_SHOP}"))
     timed.fire(MONDAY)
     assert timed.outcomes() == [(0, "FIRED", {"Bare": "REFUSED", "Books": "SUBMITTED", "Open": "REFUSED"})]
     jobs = {job.job_name: job for job in timed.ticks()[0].jobs}
@@ -288,8 +282,7 @@ def test_deleted_jobs_and_projects(timed: Timed) -> None:
     timed.fire(MONDAY)
     assert timed.outcomes() == [(0, "FIRED", {"Films": "SUBMITTED"})]
     schedule_id = timed.id
-    with timed.shop.database.write() as session:
-        JobRepository(session, timed.shop.organization_id).delete(timed.shop.project_id, other, end_executions)
+    replace(timed.shop, job_id=other).delete_job()
     assert timed.fire(MONDAY + HOUR).state == "SKIPPED"
     assert timed.ticks()[0].jobs[0].job_name == "Films"  # the history stays
     timed.shop.delete_project()

@@ -9,13 +9,7 @@ from sqlalchemy import select, update
 
 from core.data.datasets.models import DatasetCreate
 from core.data.datasets.repository import DatasetRepository
-from core.definitions.agents.models import AgentCreate
 from core.definitions.agents.plan_outline import VERSION
-from core.definitions.agents.repository import AgentRepository
-from core.definitions.jobs.models import JobCreate
-from core.definitions.jobs.repository import JobRepository
-from core.definitions.projects.models import ProjectCreate, ProjectUpdate
-from core.definitions.projects.repository import ProjectRepository
 from core.errors import NotFound
 from core.infra.database import execute_update
 from core.lifecycle.executions.parameters import Value
@@ -129,9 +123,7 @@ def test_a_parameter_has_the_type_of_its_value_in_the_job_or_project(shop: Shop)
     pipeline = f"fetch: {{url: 'http://shop/${{BOTH:-b}}'}}\npipeline:\n{pages}"
     values = {"JOB": 3, "PROJECT": {"no": "value"}, "DAY": "2026-06-01"}
     days: Any = [{"by": "day", "start": "2026-06-01", "parameter": "DAY"}]
-    with shop.database.write() as session:
-        projects = ProjectRepository(session, shop.organization_id)
-        projects.update(shop.project_id, ProjectUpdate(parameters={"JOB": "of all", "PROJECT": True}))
+    shop.change_project(parameters={"JOB": "of all", "PROJECT": True})
     found = outline(shop, shop.add_job("Pages", pipeline, parameters=values, partitions=days).job_id)
     assert {each.name: (each.type, each.default) for each in found.parameters} == {
         "JOB": (int, 3),
@@ -197,17 +189,10 @@ def save_to(shop: Shop, path: str) -> None:
 
 
 def test_a_bare_name_is_the_own_projects_job(shop: Shop) -> None:
-    with shop.database.write() as session:
-        other = ProjectRepository(session, shop.organization_id).create(ProjectCreate(name="Other")).id
-        agents = AgentRepository(session, shop.organization_id)
-        agent_id = agents.create(AgentCreate(name="both", pipeline_yaml=join("prices"))).id
-        jobs = JobRepository(session, shop.organization_id)
-        for project_id in (shop.project_id, other):
-            jobs.create(project_id, JobCreate(name="Prices"))
-        readers = [
-            jobs.create(project_id, JobCreate(name="R", agent_id=agent_id)).id
-            for project_id in (shop.project_id, other)
-        ]
+    readers: list[str] = []
+    for each in (shop, shop.add_project("Other")):
+        each.add_job("Prices", agent_id=None)
+        readers.append(each.add_job("R", join("prices")).job_id)
     assert [outline(shop, each).inputs for each in readers] == [(("shop", "prices"),), (("other", "prices"),)]
 
 

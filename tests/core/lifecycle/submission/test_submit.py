@@ -1,19 +1,13 @@
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 
 from core.definitions.agents.models import AgentCreate, AgentUpdate
 from core.definitions.agents.repository import AgentRepository
 from core.definitions.identity.organizations import get_organization
-from core.definitions.jobs.models import JobCreate, JobUpdate
-from core.definitions.jobs.repository import JobRepository
-from core.definitions.projects.models import ProjectUpdate
-from core.definitions.projects.repository import ProjectRepository
 from core.errors import BadInput, Conflict, NotFound, SpindleError, TooMany
 from core.lifecycle.executions.outbox import fetch_due
-from core.lifecycle.executions.reports import cancel, fail
+from core.lifecycle.executions.reports import fail
 from core.tables import Execution, Job, Task, now
 from core.tables.states import State
 from tests.support.cases import each_case
@@ -59,31 +53,6 @@ def test_an_execution_beyond_the_tenth_is_refused_and_leaves_nothing(shop: Shop)
     shop.submit()
 
 
-@pytest.mark.long
-def test_two_hundred_submits_at_once_start_exactly_ten(shop: Shop) -> None:
-    def attempt(_: int) -> bool:
-        try:
-            shop.submit()
-        except TooMany:
-            return False
-        return True
-
-    with ThreadPoolExecutor(40) as pool:
-        assert sum(pool.map(attempt, range(200))) == 10
-    assert shop.active() == 10
-    with shop.database.read() as session:
-        assert session.query(Execution).count() == 10
-
-
-def test_slots_come_back_from_every_end(shop: Shop) -> None:
-    first, second, third, fourth = (shop.submit() for _ in range(4))
-    shop.complete(first)
-    shop.report(second, "FAILED", error_message="It broke.")
-    cancel(shop.database, shop.organization_id, third.id, "It was stopped.")
-    fail(shop.database, fourth.id, "It was lost.")
-    assert shop.active() == 0
-
-
 def test_projects_have_slots_of_their_own(shop: Shop, other_shop: Shop) -> None:
     for _ in range(10):
         shop.submit()
@@ -103,8 +72,8 @@ def test_executing_an_unfit_job_is_a_conflict(
     shop: Shop, job: dict[str, object], agent: AgentUpdate, sentence: str
 ) -> None:
     with shop.database.write() as session:
-        JobRepository(session, shop.organization_id).update(shop.project_id, shop.job_id, JobUpdate(**job))
         AgentRepository(session, shop.organization_id).update(shop.agent_id, agent)
+    shop.change_job(**job)
     with pytest.raises(Conflict, match=sentence):
         shop.submit()
     assert shop.active() == 0
@@ -112,16 +81,10 @@ def test_executing_an_unfit_job_is_a_conflict(
 
 def test_a_job_without_agent_or_pipeline_is_a_conflict(shop: Shop) -> None:
     with shop.database.write() as session:
-        empty = AgentRepository(session, shop.organization_id).create(AgentCreate(name="Empty"))
-        jobs = JobRepository(session, shop.organization_id)
-        bare = jobs.create(shop.project_id, JobCreate(name="A"))
-        hollow = jobs.create(shop.project_id, JobCreate(name="B", agent_id=empty.id))
-    shop.job_id = bare.id
-    with pytest.raises(Conflict, match="no agent"):
-        shop.submit()
-    shop.job_id = hollow.id
-    with pytest.raises(Conflict, match="no pipeline"):
-        shop.submit()
+        empty = AgentRepository(session, shop.organization_id).create(AgentCreate(name="Empty")).id
+    for agent, lacking in ((None, "no agent"), (empty, "no pipeline")):
+        with pytest.raises(Conflict, match=lacking):
+            shop.add_job(lacking, agent_id=agent).submit()
 
 
 def test_python_code_without_a_pipeline_is_accepted_and_fails_with_a_sentence(shop: Shop) -> None:
@@ -163,12 +126,8 @@ pipeline:
 
 def test_parameters_come_from_the_nearest_place_that_sets_them(shop: Shop) -> None:
     shop.write_pipeline(PARAMETERS)
-    with shop.database.write() as session:
-        everywhere = {"URL": "http://project/", "SELECTOR": "project", "COLUMN": "project"}
-        ProjectRepository(session, shop.organization_id).update(shop.project_id, ProjectUpdate(parameters=everywhere))
-        JobRepository(session, shop.organization_id).update(
-            shop.project_id, shop.job_id, JobUpdate(parameters={"SELECTOR": "job", "COLUMN": "job"})
-        )
+    shop.change_project(parameters={"URL": "http://project/", "SELECTOR": "project", "COLUMN": "project"})
+    shop.change_job(parameters={"SELECTOR": "job", "COLUMN": "job"})
     execution = shop.submit(parameters={"COLUMN": "body"}, arguments=["SELECTOR=a[rel=next]", "COLUMN=no", "--flag"])
     assert execution.parameters == {"URL": "http://project/", "SELECTOR": "a[rel=next]", "COLUMN": "body"}
 

@@ -178,14 +178,6 @@ def test_totals_of_a_period(shop: Shop, other_shop: Shop) -> None:
     assert totals(shop, project_id="none").groups == []
 
 
-def test_groups_by_job_and_by_pipeline(shop: Shop) -> None:
-    finished(shop)
-    assert [(group.id, group.name) for group in totals(shop, group_by="job").groups] == [(shop.job_id, "Books")]
-    assert [(group.id, group.name) for group in totals(shop, group_by="pipeline").groups] == [
-        (shop.agent_id, "Crawler")
-    ]
-
-
 def test_deleted_executions_stay_in_the_totals(shop: Shop) -> None:
     finished(shop)
     shop.delete_job()
