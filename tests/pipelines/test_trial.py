@@ -15,7 +15,7 @@ from pipelines.pipeline import Pipeline
 from pipelines.transforms.transform import Transforms
 from pipelines.trial import Trial
 from tests.support.site import Site
-from tests.support.trials import try_rows
+from tests.support.trials import open_trial, try_rows
 from tests.support.turns import record_turns
 
 LOOPBACK = ("127.0.0.0/8",)
@@ -88,7 +88,7 @@ def test_a_trial_obeys_robots_txt_and_keeps_the_delay(site: Site, monkeypatch: p
     text = f"fetch: {{url: '{base}/'}}\npipeline: [{{stage: join, args: [a]}}]\n{options}"
     plan = Pipeline.from_yaml(text).plan()
     turns = record_turns(monkeypatch)
-    with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 10) as trial:
+    with open_trial(plan, 10) as trial:
         assert len(list(trial.iter_rows())) == 3
         (failure,) = trial.failures
     assert (failure.url, failure.message) == (f"{base}/private", f"{base}/robots.txt forbids this address to Spindle")
@@ -102,7 +102,7 @@ def test_a_failure_of_a_stage_ends_a_trial(site: Site) -> None:
     plan = Pipeline.from_yaml(f"fetch: {{url: '{base}/'}}\npipeline: {stages}")
     transforms = Transforms({"fails": "def fails(row) -> {'a': str}:\n    raise ValueError('no')\n"})
     made = plan.plan(transforms=transforms)
-    with Trial(made, make_fetch_options(made.options, LOOPBACK), 5) as trial, pytest.raises(RunError, match="no"):
+    with open_trial(made, 5) as trial, pytest.raises(RunError, match="no"):
         list(trial.iter_rows())
 
 

@@ -32,6 +32,7 @@ lamp,It is a lamp,2026-02-28T10:00:00Z,28.02.2026
 lamp,,2026-02-01,01.02.2026
 cup,Not good,soon,soon
 """
+TITLE = "{stage: extract, args: [{selector: h1, as: title}]}"
 Rows = list[dict[str, Any]]
 Run = Callable[..., Rows]
 
@@ -67,6 +68,12 @@ def make_runner(get_spark: Callable[[], SparkSession], folder: Path, engine: Eng
         return found
 
     return run
+
+
+def crawl(url: str, *stages: str, options: str = "") -> str:
+    """Return a pipeline that fetches an address, with stages from its third line on; `options` are those of spindle."""
+    listed = "".join(f"- {stage}\n" for stage in stages)
+    return f"fetch: {{url: '{url}'}}\npipeline:\n{listed}" + (f"spindle: {{{options}}}\n" if options else "")
 
 
 def load_table(folder: Path, csv: str, stages: str) -> str:

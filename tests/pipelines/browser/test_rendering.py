@@ -15,9 +15,9 @@ from pipelines.engine.run import Run
 from pipelines.errors import PipelineError
 from pipelines.local.runner import LocalRunner
 from pipelines.pipeline import Pipeline
-from pipelines.trial import Trial
 from tests.support.fetching import LOOPBACK
 from tests.support.site import Site, serve_site
+from tests.support.trials import open_trial
 
 PAGES_OF_TEMPLATE = 6
 SCRIPT = "<script>document.querySelector('section').innerHTML += '<b class=price>' + 2 + '</b>'</script>"
@@ -85,7 +85,7 @@ def test_a_pipeline_has_a_default_for_its_stages(site: Site) -> None:
 
 def test_a_trial_renders_the_same_pages(site: Site) -> None:
     plan = Pipeline.from_yaml(TEXT.replace("URL", site.url).replace("RENDER", "auto")).plan()
-    with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 4) as trial:
+    with open_trial(plan, 4) as trial:
         rows = [row.values for row in trial.iter_rows()]
         learned = {name: each for counts in trial.counts.values() for name, each in counts.rendering.items()}
     assert rows == [

@@ -9,14 +9,12 @@ from typing import Any
 import pytest
 
 from pipelines.documents.reading import DocumentReader, UnreadDocument
-from pipelines.engine.options import make_fetch_options
 from pipelines.errors import PipelineError
 from pipelines.pipeline import Pipeline
-from pipelines.trial import Trial
 from tests.support import documents as made
-from tests.support.fetching import LOOPBACK
 from tests.support.runners import Runners
 from tests.support.site import Site
+from tests.support.trials import open_trial
 
 EXAMPLES = Path(__file__).parents[3] / "examples/pages"
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC).replace(tzinfo=None)
@@ -27,7 +25,7 @@ def read(runners: Runners, text: str, **parameters: str) -> list[dict[str, Any]]
     plan = runners.plan(text, {}, **parameters)
     outcome = runners.assert_equal(plan)
     assert outcome.failure is None
-    with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 100) as trial:
+    with open_trial(plan) as trial:
         assert len([*trial.iter_rows()]) == len(outcome.preview)
     return [{name: value for name, value in row.items() if value is not None} for row in outcome.preview]
 

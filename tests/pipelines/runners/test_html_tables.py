@@ -7,12 +7,10 @@ from typing import Any
 
 import pytest
 
-from pipelines.engine.options import make_fetch_options
 from pipelines.errors import PipelineError
-from pipelines.trial import Trial
-from tests.support.fetching import LOOPBACK
 from tests.support.runners import Runners
 from tests.support.site import Site
+from tests.support.trials import open_trial
 
 PRICES = """<table id=prices><caption>Prices</caption>
 <thead><tr><th rowspan=2>Brand<th rowspan=2>Model<th colspan=2>Price<tr><th>net<th>gross
@@ -34,7 +32,7 @@ def read(runners: Runners, stages: str) -> list[Mapping[str, Any]]:
     """Return the rows that both runners and a trial give."""
     plan = runners.plan(stages)
     outcome = runners.assert_equal(plan)
-    with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 100) as trial:
+    with open_trial(plan) as trial:
         empty = dict.fromkeys(outcome.preview[0])
         assert [empty | row.values for row in trial.iter_rows()] == [*outcome.preview]
     return [*outcome.preview]

@@ -16,10 +16,10 @@ from pipelines.local.runner import LocalRunner
 from pipelines.pipeline import Pipeline
 from pipelines.planning.stage import LinkStage
 from pipelines.spark.runner import SparkRunner
-from pipelines.trial import Trial
 from tests.support.fetching import LOOPBACK
 from tests.support.pipelines import find_problem
 from tests.support.site import Site
+from tests.support.trials import open_trial
 
 PAGES = {
     "/": "<li><a class=item href=/a>A</a><li><a class=next href=/2>2</a>",
@@ -155,7 +155,7 @@ def test_the_links_of_a_column_are_not_required() -> None:
 
 def test_a_trial_names_selectors_that_found_nothing(site: Site) -> None:
     run, _ = start(site, EXPLORE, "{stage: join, args: [a.itm, Inner]}", TITLE)
-    with Trial(run.plan, make_fetch_options(run.plan.options, LOOPBACK), 10) as trial:
+    with open_trial(run.plan, 10) as trial:
         assert [*trial.iter_rows()] == []
         assert [*map(str, trial.list_empty_selectors())] == [
             "line 4: wgetJoin: selector a.itm found nothing on 3 of 3 pages"

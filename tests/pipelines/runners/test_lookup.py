@@ -16,7 +16,6 @@ from pyspark.sql import SparkSession
 
 from pipelines.contract.context import RunContext
 from pipelines.contract.request import Files, make_table_key
-from pipelines.engine.options import make_fetch_options
 from pipelines.engine.run import Run
 from pipelines.errors import NeedsSpark, RunError
 from pipelines.language.engines import Growth
@@ -24,9 +23,9 @@ from pipelines.local.engine_choice import find_spark_need
 from pipelines.local.runner import LocalRunner
 from pipelines.planning.plan import Plan
 from pipelines.spark.runner import SparkRunner
-from pipelines.trial import Trial
 from tests.support.runners import Outcome, Runners
 from tests.support.site import Site
+from tests.support.trials import open_trial
 
 PRODUCTS = "sku,currency\nA,EUR\nB,USD\nC,\nD,GBP\nE,EUR\nF,usd\n"
 RATES = "code,rate,name\nUSD,0.9,dollar\nEUR,1,euro\nJPY,,yen\n,7,none\n,8,none\n"
@@ -301,7 +300,7 @@ def test_an_own_table_is_empty_until_it_is_published(spark: SparkSession, runner
 
 
 def try_rows(plan: Plan) -> list[dict[str, object]]:
-    with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 10) as trial:
+    with open_trial(plan, 10) as trial:
         assert trial.next_step is None
         return [row.values for row in trial.iter_shown_rows()]
 

@@ -8,13 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.engine.options import make_fetch_options
 from pipelines.extract.rows import describe_malformed
-from pipelines.trial import Trial
-from tests.support.fetching import LOOPBACK
 from tests.support.runners import Runners
 from tests.support.site import Site
-from tests.support.trials import try_rows
+from tests.support.trials import open_trial, try_rows
 
 PAGES = {
     "/": "<title>Shop</title><a href=/a>a</a><a href=/gone>g</a>",
@@ -101,7 +98,7 @@ spindle: {{keepColumns: [_error]}}
     assert [first.partition(" line")[0] for _, first in outcome.malformed] == [
         f"{base}/cut.json: its JSON cannot be read: Unterminated string starting at:"
     ]
-    with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 100) as trial:
+    with open_trial(plan) as trial:
         assert [(row.values["_bytes"], row.values["n"]) for row in trial.iter_rows()] == [(3, None)]
 
 
@@ -143,7 +140,7 @@ spindle: {{keepColumns: [_url], maxFailureRatio: 1}}
     outcome = runners.assert_equal(plan)
     assert [row for row in outcome.preview if row["title"] or row["name"]] == wanted
     assert "/no" not in (outcome.requests or {})
-    with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 100) as trial:
+    with open_trial(plan) as trial:
         tried = [{**row.values, "_url": row.fetched.url} for row in trial.iter_rows()]
     assert [row for row in tried if row["title"] or row["name"]] == wanted
 
@@ -350,7 +347,7 @@ spindle: {{keepColumns: [_error], maxFailureRatio: 1}}
     assert outcome.malformed == [(1, f"{base}/bare: {fault}")]
     sentence = f"1 page is malformed: {base}/bare: {fault}"
     assert describe_malformed(*outcome.malformed[0]) == sentence
-    with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 100) as trial:
+    with open_trial(plan) as trial:
         tried = [{**row.values, "_error": row.fetched.error} for row in trial.iter_rows()]
     assert tried == wanted
     assert next(iter(trial.counts.values())).malformed == (1, f"{base}/bare: {fault}")

@@ -6,13 +6,11 @@ import pytest
 
 from pipelines.engine import segment
 from pipelines.engine.frontier import describe_bounded
-from pipelines.engine.options import make_fetch_options
 from pipelines.fetch.address_templates import get_template
-from pipelines.trial import Trial
 from tests.support.cases import each_case
-from tests.support.fetching import LOOPBACK
 from tests.support.runners import Runners
 from tests.support.site import Site
+from tests.support.trials import open_trial
 
 EXPLORE = """
 fetch: {url: "${B}/"}
@@ -47,7 +45,7 @@ def test_traps_are_bounded_alike(runners: Runners, site: Site, monkeypatch: pyte
         "/list?color",
         "/loop",
     ]
-    with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 100) as trial:
+    with open_trial(plan) as trial:
         assert {row.values["title"] for row in trial.iter_rows()} == set(TITLES)
         step = trial.steps[1]
         sentence = describe_bounded(step, trial.counts[step.key].bounded)

@@ -15,9 +15,9 @@ from pipelines.local.engine_choice import find_spark_need
 from pipelines.local.runner import LocalRunner
 from pipelines.pipeline import Pipeline
 from pipelines.spark.runner import SparkRunner
-from pipelines.trial import Trial
 from tests.support.pipelines import Run
 from tests.support.site import Site
+from tests.support.trials import open_trial
 
 PAGES: dict[str, str | int] = {
     "/": "".join(f"<li><b>item {number}</b><a href=/{number}>x</a></li>" for number in range(6)),
@@ -121,6 +121,6 @@ def test_previews_have_the_rows_of_the_output(
 
 def test_a_trial_shows_the_rows_of_the_output(site: Site) -> None:
     plan = Pipeline.from_yaml(_write(site.serve(PAGES), f"{{stage: join, args: [a]}}\n{TITLE}")).plan()
-    with Trial(plan, make_fetch_options(plan.options, ("127.0.0.0/8",)), 10) as trial:
+    with open_trial(plan, 10) as trial:
         assert [row.values for row in trial.iter_shown_rows()] == FOUND
         assert [failure.step for failure in trial.failures] == ["s02_wgetJoin"] * 3

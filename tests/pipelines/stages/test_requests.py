@@ -10,16 +10,13 @@ from pathlib import Path
 import pytest
 
 from pipelines.contract.context import RunContext
-from pipelines.engine.options import make_fetch_options
 from pipelines.errors import PipelineError
 from pipelines.page_cache.options import CacheOptions
 from pipelines.pipeline import Pipeline, check_yaml
-from pipelines.trial import Trial
-from tests.support.fetching import LOOPBACK
 from tests.support.pipelines import Run
 from tests.support.proxy import serve_proxy
 from tests.support.request_site import RequestSite
-from tests.support.trials import try_rows
+from tests.support.trials import open_trial, try_rows
 
 LOGIN = """
 fetch: {url: "${B}/login", form: {user: me, password: "${PASSWORD}"}}
@@ -144,7 +141,7 @@ def test_pages_are_found_by_header_number_and_nested_cursor(
     assert [each.path.removeprefix("/items") for each in requests.requests[1:]] == paths
     requests.requests.clear()
     plan = Pipeline.from_yaml(text).plan({"B": requests.url})
-    with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 10) as trial:
+    with open_trial(plan, 10) as trial:
         assert [(row.values["n"], row.fetched.error) for row in trial.iter_rows()] == [
             (row["n"], row["_error"]) for row in rows
         ]
