@@ -16,6 +16,7 @@ from pipelines.errors import PipelineError
 from pipelines.local.runner import LocalRunner
 from pipelines.pipeline import Pipeline
 from tests.support.fetching import LOOPBACK
+from tests.support.pipelines import crawl
 from tests.support.site import Site, serve_site
 from tests.support.trials import open_trial
 
@@ -70,17 +71,15 @@ def test_only_pages_of_the_template_that_needs_it_are_rendered(site: Site, tmp_p
     assert sum(site.requests[f"/note{n}"] for n in range(PAGES_OF_TEMPLATE)) == PAGES_OF_TEMPLATE  # known from before
 
 
-def test_a_pipeline_has_a_default_for_its_stages(site: Site) -> None:
-    by_stage = TEXT.replace("URL", site.url).replace("RENDER", "auto")
-    expected, _ = run(by_stage)
-    by_default = by_stage.replace(", {render: auto}", "") + "spindle: {render: auto}\n"
-    rows, learned = run(by_default)
-    assert rows == expected
-    assert "because .price is made by script" in describe_rendering(learned)
-    stages = "[{stage: join, args: [a, {render: never}]}, {stage: join, args: [a, {headers: {X-A: b}}]}]"
-    plan = Pipeline.from_yaml(f"fetch: {{url: http://a/}}\npipeline: {stages}\nspindle: {{render: always}}").plan()
-    browsing = [step.stage is not None and step.stage.fetching.browsing is not None for step in plan.steps]
-    assert browsing[:3] == [True, False, False]
+def test_a_pipeline_has_a_default_for_its_stages() -> None:
+    def plan(first: str, second: str, default: str) -> list[tuple[bool, bool]]:
+        stages = (f"{{stage: join, args: [a{each}]}}" for each in (first, second))
+        plan = Pipeline.from_yaml(crawl("http://a/", *stages, options=f"render: {default}")).plan()
+        fetching = [step.stage.fetching for step in plan.steps if step.stage][:3]
+        return [(each.browsing is not None, each.scripts is not None) for each in fetching]
+
+    assert plan("", ", {render: auto}", "auto") == [(False, True)] * 3
+    assert plan(", {render: never}", ", {headers: {X-A: b}}", "always") == [(True, False)] + [(False, False)] * 2
 
 
 def test_a_trial_renders_the_same_pages(site: Site) -> None:

@@ -71,13 +71,11 @@ def test_pages_are_read_by_their_type_or_their_beginning(runners: Runners, site:
 def test_lines_of_json_are_rows_and_broken_json_is_an_error(runners: Runners, site: Site) -> None:
     pages = {"/lines": '{"n": 1}\n{"n": 2}\n', "/cut": '{"n": 1}\n{"n'}
     base = site.serve(pages, dict.fromkeys(pages, "application/x-ndjson"))
-    plan = runners.plan(
-        f"""
+    plan = runners.plan(f"""
 fetch: {{url: [{base}/lines, {base}/cut]}}
 pipeline: [{{stage: flatSelect, args: ["$[*]", {{selector: $.n, as: n}}]}}]
 spindle: {{keepColumns: [_error], maxFailureRatio: 1}}
-"""
-    )
+""")
     outcome = runners.assert_equal(plan)
     assert [row["n"] for row in outcome.preview] == [1, 2, None]
     assert "its JSON cannot be read: line 2" in str(outcome.preview[2]["_error"])
@@ -85,14 +83,12 @@ spindle: {{keepColumns: [_error], maxFailureRatio: 1}}
 
 def test_a_file_that_is_not_of_its_type_is_downloaded_with_a_warning(runners: Runners, site: Site) -> None:
     base = site.serve({"/cut.json": '{"n'}, {"/cut.json": "application/json"})
-    plan = runners.plan(
-        f"""
+    plan = runners.plan(f"""
 pipeline:
 - {{stage: download, args: ["{base}/cut.json"]}}
 - {{stage: extract, args: [{{selector: $.n, as: n}}]}}
 spindle: {{keepColumns: [_error]}}
-"""
-    )
+""")
     outcome = runners.assert_equal(plan)
     assert [(row["_bytes"], row["n"], row["_error"]) for row in outcome.preview] == [(3, None, None)]
     assert [first.partition(" line")[0] for _, first in outcome.malformed] == [
@@ -119,8 +115,7 @@ ENCODED_TYPES = {"/api": "application/json; charset=windows-1252", "/rows.csv": 
 
 def test_pages_are_read_in_their_encoding(runners: Runners, site: Site) -> None:
     base = site.serve(ENCODED_PAGES, ENCODED_TYPES)
-    plan = runners.plan(
-        f"""
+    plan = runners.plan(f"""
 fetch: {{url: [{base}/shop, {base}/about, {base}/api, {base}/no]}}
 pipeline:
 - stage: extract
@@ -130,8 +125,7 @@ pipeline:
 - {{stage: join, args: [a]}}
 - {{stage: extract, args: [{{selector: h1, as: linked}}]}}
 spindle: {{keepColumns: [_url], maxFailureRatio: 1}}
-"""
-    )
+""")
     wanted = [
         {"title": "Лампы", "name": None, "linked": "Lamp", "_url": f"{base}/find{LINK}"},
         {"title": "Über", "name": None, "linked": None, "_url": None},
@@ -214,15 +208,13 @@ PRICES = {
 
 def test_prices(runners: Runners, site: Site) -> None:
     items = "".join(f"<li><b>{text}</b></li>" for text in PRICES)
-    plan = runners.plan(
-        f"""
+    plan = runners.plan(f"""
 fetch: {{url: "{site.serve({"/": f"<ul>{items}</ul>"})}/"}}
 pipeline:
 - stage: flatSelect
   args: [li, {{selector: b, method: price, as: price}}, {{selector: b, as: text}}]
 - {{stage: priceNormalize, args: [text]}}
-"""
-    )
+""")
     outcome = runners.assert_equal(plan)
     tried = try_rows(plan)
     assert outcome.preview == tried
@@ -240,8 +232,7 @@ TEMPLATE_SHOP = f"""<ul><li>{ITEM.format(name="Lamp", lang="en-GB", price=12)}
 
 def test_selectors_find_the_content_of_templates(runners: Runners, site: Site) -> None:
     base = site.serve({"/": TEMPLATE_SHOP})
-    plan = runners.plan(
-        f"""
+    plan = runners.plan(f"""
 fetch: {{url: "{base}/"}}
 pipeline:
 - {{stage: extract, args: [{{selector: "template > h1", as: title}}]}}
@@ -252,8 +243,7 @@ pipeline:
   - {{selector: "[lang|=en] b", method: price, as: price}}
   - {{selector: ":scope > shop-item", as: text}}
   - {{selector: ":scope > p", as: none}}
-"""
-    )
+""")
     outcome = runners.assert_equal(plan)
     assert try_rows(plan) == outcome.preview
     assert outcome.preview == [
@@ -269,8 +259,7 @@ XPATH_SHOP = f"<main><ul>{XPATH_ITEM.format(name='lamp', size=3)}{XPATH_ITEM.for
 
 def test_an_xpath_reads_the_tree_of_html(runners: Runners, site: Site) -> None:
     base = site.serve({"/": XPATH_SHOP})
-    plan = runners.plan(
-        f"""
+    plan = runners.plan(f"""
 fetch: {{url: "{base}/"}}
 pipeline:
 - {{stage: extract, args: [{{xpath: "//picture/img/@src", all: true, as: images}}]}}
@@ -280,8 +269,7 @@ pipeline:
   - {{xpath: ".//a/div", as: name}}
   - {{xpath: "./picture/img", method: src, as: image}}
   - {{xpath: "table/tbody/tr/td[.='size']/following-sibling::td", cast: int, as: size}}
-"""
-    )
+""")
     outcome = runners.assert_equal(plan)
     assert try_rows(plan) == outcome.preview
     images = ["/lamp.png", "/cup.png"]
@@ -306,8 +294,7 @@ ATOM = """<feed xmlns="http://www.w3.org/2005/Atom" xml:base="/blog/"><entry><li
 
 def test_prefixes_and_bases_of_elements_are_obeyed(runners: Runners, site: Site) -> None:
     base = site.serve({"/atom": ATOM, "/blog/a": "<h1>A</h1>"}, {"/atom": "application/atom+xml"})
-    plan = runners.plan(
-        f"""
+    plan = runners.plan(f"""
 fetch: {{url: "{base}/atom"}}
 pipeline:
 - stage: extract
@@ -316,8 +303,7 @@ pipeline:
   - {{xpath: //link/@href, method: href, as: url}}
 - {{stage: join, args: [entry > link]}}
 - {{stage: extract, args: [{{selector: h1, as: title}}]}}
-"""
-    )
+""")
     wanted = [{"image": f"{base}/blog/a.jpg", "url": f"{base}/blog/a", "title": "A"}]
     assert runners.assert_equal(plan).preview == wanted
     assert try_rows(plan) == wanted
@@ -325,14 +311,12 @@ pipeline:
 
 def test_xml_that_is_not_well_formed_is_repaired_and_named(runners: Runners, site: Site) -> None:
     base = site.serve(XML_PAGES, dict.fromkeys(XML_PAGES, "application/rss+xml"))
-    plan = runners.plan(
-        f"""
+    plan = runners.plan(f"""
 fetch: {{url: [{", ".join(f"{base}{path}" for path in XML_PAGES)}]}}
 pipeline:
 - {{stage: extract, args: [{{selector: title, as: title}}, {{selector: link, method: href, as: url}}]}}
 spindle: {{keepColumns: [_error], maxFailureRatio: 1}}
-"""
-    )
+""")
     outcome = runners.assert_equal(plan)
     read = {"title": "Salt & Pepper", "url": f"{base}/p?id=3&v=c", "_error": None}
     failed = {"title": None, "url": None}

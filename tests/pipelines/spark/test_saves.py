@@ -130,16 +130,14 @@ def test_a_failed_run_leaves_the_earlier_output(run: Run, load: str, site: Site,
 
 def test_a_fetched_page_is_not_fetched_again_and_nested_values_are_json(run: Run, site: Site, tmp_path: Path) -> None:
     base = site.serve({"/": "<p class=x>é</p>"})
-    rows = run(
-        f"""
+    rows = run(f"""
 fetch: {{url: "{base}/"}}
 pipeline:
 - {{stage: extract, args: [{{selector: p, as: t}}, {{selector: p, method: attrs}}]}}
 - {{stage: save_csv, args: [{tmp_path}/saved]}}
 - {{stage: save_parquet, args: [{tmp_path}/typed]}}
 spindle: {{keepColumns: [_status]}}
-"""
-    )
+""")
     assert rows == [{"t": "é", "attrs": {"class": "x"}, "_status": 200}]
     (file,) = (tmp_path / "saved").glob("*.csv")
     assert file.read_text() == 't,attrs,_status\né,"{""class"":""x""}",200\n'
