@@ -18,7 +18,7 @@ import pytest
 
 from driver.cancellation import Cancelled, is_cancelled
 from pipelines.contract.request import VERSION, RunRequest
-from tests.support.driver import KEY, await_end, driver, finish, spec
+from tests.support.driver import KEY, await_end, driver, finish, run_driver, spec
 from tests.support.processes import descendants
 from tests.support.service import PATIENCE_SECONDS, wait_until
 from tests.support.site import Site, serve_gated_site
@@ -55,8 +55,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, site: Site, receiver: Rec
     content = spec(
         folder, receiver.url, parameters={"BASE": site.serve(pages)}, limit=2, arguments=["--fast"], engine="spark"
     )
-    with driver(folder, content) as process:
-        log = finish(process, 0)
+    log = run_driver(folder, content)
     return FinishedRun(log, receiver.take(), folder / "out", site.bytes_sent)
 
 
@@ -152,8 +151,7 @@ def test_executors_on_the_drivers_machine_are_one_without_seconds(finished: Fini
 
 
 def test_a_pipeline_that_does_not_plan_is_reported(tmp_path: Path, receiver: Receiver) -> None:
-    with driver(tmp_path, spec(tmp_path, receiver.url, pipelineYaml="pipeline:\n- stage: nope")) as process:
-        log = finish(process, 1)
+    log = run_driver(tmp_path, spec(tmp_path, receiver.url, pipelineYaml="pipeline:\n- stage: nope"), 1)
     failed = receiver.take()[-1].payload
     assert failed["status"] == "FAILED"
     assert failed["errorMessage"].startswith("line 2: unknown stage 'nope'")
@@ -176,8 +174,7 @@ def test_a_run_without_service_or_dagster_needs_neither(tmp_path: Path) -> None:
     (tmp_path / "in.csv").write_text("a,b\n1,x\n")
     text = f"pipeline: [{{stage: load_csv, args: [{{path: {tmp_path}/in.csv}}]}}]"
     content = spec(tmp_path, None, pipelineYaml=text, localFolders=[str(tmp_path)])
-    with driver(tmp_path, content) as process:
-        finish(process, 0)
+    run_driver(tmp_path, content)
     assert pq.read_table(tmp_path / "out").to_pylist() == [{"a": "1", "b": "x"}]
 
 
@@ -208,8 +205,7 @@ def test_addresses_hide_a_secret_logs_show_an_endpoint_and_own_ports_are_refused
         publicVariables=["AWS_ENDPOINT_URL"],
         fetch={"allowNetworks": ["127.0.0.0/8"], "ownEndpoints": [["localhost", urlsplit(receiver.url).port]]},
     )
-    with driver(tmp_path, content) as process:
-        log = finish(process, 0)
+    log = run_driver(tmp_path, content)
     own = receiver.url.rstrip("/") + "/"
     rows = {row.pop("_url"): row for row in pq.read_table(tmp_path / "out").to_pylist()}
     hidden, shown = f"{base}/?key=********", f"{base}/next"
@@ -310,8 +306,7 @@ output: {{format: delta, mode: append, path: "{tmp_path}/table"}}
         publishes=False,
         engine=engine,
     )
-    with driver(tmp_path, content) as process:
-        finish(process, 0)
+    run_driver(tmp_path, content)
     report = receiver.take()[-1].payload
     assert (report["status"], report["outputDatasetFormat"], report["recordsOutput"]) == ("COMPLETED", "parquet", 1)
     assert report["additionalMetrics"]["saves"] == []

@@ -35,6 +35,7 @@ cup,Not good,soon,soon
 TITLE = "{stage: extract, args: [{selector: h1, as: title}]}"
 Rows = list[dict[str, Any]]
 Run = Callable[..., Rows]
+Make = Callable[[PlanRun], LocalRunner | SparkRunner]
 
 
 def make_runner(get_spark: Callable[[], SparkSession], folder: Path, engine: EngineName = EngineName.AUTO) -> Run:

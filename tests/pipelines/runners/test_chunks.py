@@ -166,7 +166,7 @@ def test_a_merge_removes_the_chunks_of_sections_that_are_gone(
     assert sorted(merge(text).column("id").to_pylist()) == wanted, kind
 
 
-@pytest.mark.parametrize("kind", ["local", "spark"])
+@pytest.mark.parametrize("kind", ["local", pytest.param("spark", marks=pytest.mark.long)])
 def test_a_merge_keeps_the_order_of_columns_and_takes_any_column(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

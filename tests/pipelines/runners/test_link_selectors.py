@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,9 +14,8 @@ from pipelines.errors import RunError
 from pipelines.local.runner import LocalRunner
 from pipelines.pipeline import Pipeline
 from pipelines.planning.stage import LinkStage
-from pipelines.spark.runner import SparkRunner
 from tests.support.fetching import LOOPBACK
-from tests.support.pipelines import find_problem
+from tests.support.pipelines import TITLE, Make, find_problem
 from tests.support.site import Site
 from tests.support.trials import open_trial
 
@@ -28,16 +26,6 @@ PAGES = {
     **{f"/{name}": f"<h1>{name}</h1>" for name in "abc"},
 }
 EXPLORE = "{stage: explore, args: [a.next, 5]}"
-TITLE = "{stage: extract, args: [{selector: h1, as: title}]}"
-Make = Callable[[Run], LocalRunner | SparkRunner]
-
-
-@pytest.fixture(params=["local", pytest.param("spark", marks=pytest.mark.long)])
-def make(request: pytest.FixtureRequest) -> Make:
-    if request.param == "local":
-        return LocalRunner
-    spark = request.getfixturevalue("spark")
-    return lambda run: SparkRunner(run, spark)
 
 
 def start(site: Site, *stages: str, options: str = "") -> tuple[Run, RunProgress]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.extract.rows import describe_malformed
+from tests.support.pipelines import TITLE, crawl
 from tests.support.runners import Runners
 from tests.support.site import Site
 from tests.support.trials import open_trial, try_rows
@@ -59,9 +60,7 @@ def test_pages_are_read_by_their_type_or_their_beginning(runners: Runners, site:
     types = {f"/{number}": each for number, each in enumerate(HTML_TYPES)} | {"/x": "application/xhtml+xml"}
     base = site.serve({path: XHTML if path == "/x" else HTML for path in types}, types)
     urls = ", ".join(f"{base}{path}" for path in types)
-    plan = runners.plan(
-        f"fetch: {{url: [{urls}]}}\npipeline: [{{stage: extract, args: [{{selector: h1, as: title}}]}}]"
-    )
+    plan = runners.plan(f"fetch: {{url: [{urls}]}}\npipeline: [{TITLE}]")
     outcome = runners.assert_equal(plan)
     assert outcome.preview == [{"title": "One"}] * len(types)
     assert not outcome.malformed
@@ -83,19 +82,13 @@ spindle: {{keepColumns: [_error], maxFailureRatio: 1}}
 
 def test_a_file_that_is_not_of_its_type_is_downloaded_with_a_warning(runners: Runners, site: Site) -> None:
     base = site.serve({"/cut.json": '{"n'}, {"/cut.json": "application/json"})
-    plan = runners.plan(f"""
-pipeline:
-- {{stage: download, args: ["{base}/cut.json"]}}
-- {{stage: extract, args: [{{selector: $.n, as: n}}]}}
-spindle: {{keepColumns: [_error]}}
-""")
+    stages = f"{{stage: download, args: ['{base}/cut.json']}}, {{stage: extract, args: [{{selector: $.n, as: n}}]}}"
+    plan = runners.plan(f"pipeline: [{stages}]\nspindle: {{keepColumns: [_error]}}")
     outcome = runners.assert_equal(plan)
     assert [(row["_bytes"], row["n"], row["_error"]) for row in outcome.preview] == [(3, None, None)]
-    assert [first.partition(" line")[0] for _, first in outcome.malformed] == [
-        f"{base}/cut.json: its JSON cannot be read: Unterminated string starting at:"
-    ]
-    with open_trial(plan) as trial:
-        assert [(row.values["_bytes"], row.values["n"]) for row in trial.iter_rows()] == [(3, None)]
+    fault = f"{base}/cut.json: its JSON cannot be read: Unterminated string starting at:"
+    assert [first.partition(" line")[0] for _, first in outcome.malformed] == [fault]
+    assert [(row["_bytes"], row["n"]) for row in try_rows(plan)] == [(3, None)]
 
 
 LINK = "?q=%EB%E0%EC%EF%E0"  # лампа in windows-1251
@@ -188,10 +181,8 @@ pipeline:
 
 def test_a_prompt_reads_the_graph_and_the_image_that_people_see(runners: Runners, site: Site) -> None:
     base = site.serve({"/": f"<div itemscope itemtype=x/Thing>{PAGE.replace('<img', '<img itemprop=image')}</div>"})
-    text = f"fetch: {{url: '{base}/'}}\npipeline:\n- {{stage: iextract, args: ['Extract: name, brand, image']}}"
-    assert runners.assert_equal(runners.plan(text)).preview == [
-        {"name": "Lamp", "brand": "Acme", "image": f"{base}/l.jpg"}
-    ]
+    plan = runners.plan(crawl(f"{base}/", "{stage: iextract, args: ['Extract: name, brand, image']}"))
+    assert runners.assert_equal(plan).preview == [{"name": "Lamp", "brand": "Acme", "image": f"{base}/l.jpg"}]
 
 
 PRICES = {
@@ -208,13 +199,9 @@ PRICES = {
 
 def test_prices(runners: Runners, site: Site) -> None:
     items = "".join(f"<li><b>{text}</b></li>" for text in PRICES)
-    plan = runners.plan(f"""
-fetch: {{url: "{site.serve({"/": f"<ul>{items}</ul>"})}/"}}
-pipeline:
-- stage: flatSelect
-  args: [li, {{selector: b, method: price, as: price}}, {{selector: b, as: text}}]
-- {{stage: priceNormalize, args: [text]}}
-""")
+    select = "{stage: flatSelect, args: [li, {selector: b, method: price, as: price}, {selector: b, as: text}]}"
+    base = site.serve({"/": f"<ul>{items}</ul>"})
+    plan = runners.plan(crawl(f"{base}/", select, "{stage: priceNormalize, args: [text]}"))
     outcome = runners.assert_equal(plan)
     tried = try_rows(plan)
     assert outcome.preview == tried
@@ -244,12 +231,14 @@ pipeline:
   - {{selector: ":scope > shop-item", as: text}}
   - {{selector: ":scope > p", as: none}}
 """)
-    outcome = runners.assert_equal(plan)
-    assert try_rows(plan) == outcome.preview
-    assert outcome.preview == [
-        {"title": "Title", "name": "Lamp", "price": 12.0, "text": "Lamp 12 € light", "none": None},
-        {"title": "Title", "name": "Cup", "price": 7.0, "text": "Cup 7 € light", "none": None},
-    ]
+    assert (
+        runners.assert_equal(plan).preview
+        == try_rows(plan)
+        == [
+            {"title": "Title", "name": "Lamp", "price": 12.0, "text": "Lamp 12 € light", "none": None},
+            {"title": "Title", "name": "Cup", "price": 7.0, "text": "Cup 7 € light", "none": None},
+        ]
+    )
 
 
 XPATH_ITEM = """<li><a href=/{name}><div>{name}</div></a><picture><source srcset=x><img src=/{name}.png></picture>
@@ -270,13 +259,15 @@ pipeline:
   - {{xpath: "./picture/img", method: src, as: image}}
   - {{xpath: "table/tbody/tr/td[.='size']/following-sibling::td", cast: int, as: size}}
 """)
-    outcome = runners.assert_equal(plan)
-    assert try_rows(plan) == outcome.preview
     images = ["/lamp.png", "/cup.png"]
-    assert outcome.preview == [
-        {"images": images, "name": "lamp", "image": f"{base}/lamp.png", "size": 3},
-        {"images": images, "name": "cup", "image": f"{base}/cup.png", "size": 1},
-    ]
+    assert (
+        runners.assert_equal(plan).preview
+        == try_rows(plan)
+        == [
+            {"images": images, "name": "lamp", "image": f"{base}/lamp.png", "size": 3},
+            {"images": images, "name": "cup", "image": f"{base}/cup.png", "size": 1},
+        ]
+    )
 
 
 XML_FEED = "<rss><item><title>%s</title><link>/p?id=3&amp;v=c</link></item>%s"
@@ -294,19 +285,11 @@ ATOM = """<feed xmlns="http://www.w3.org/2005/Atom" xml:base="/blog/"><entry><li
 
 def test_prefixes_and_bases_of_elements_are_obeyed(runners: Runners, site: Site) -> None:
     base = site.serve({"/atom": ATOM, "/blog/a": "<h1>A</h1>"}, {"/atom": "application/atom+xml"})
-    plan = runners.plan(f"""
-fetch: {{url: "{base}/atom"}}
-pipeline:
-- stage: extract
-  args:
-  - {{selector: media|thumbnail, method: "attr:abs:url", as: image}}
-  - {{xpath: //link/@href, method: href, as: url}}
-- {{stage: join, args: [entry > link]}}
-- {{stage: extract, args: [{{selector: h1, as: title}}]}}
-""")
+    image = '{selector: media|thumbnail, method: "attr:abs:url", as: image}'
+    extract = f"{{stage: extract, args: [{image}, {{xpath: //link/@href, method: href, as: url}}]}}"
+    plan = runners.plan(crawl(f"{base}/atom", extract, "{stage: join, args: [entry > link]}", TITLE))
     wanted = [{"image": f"{base}/blog/a.jpg", "url": f"{base}/blog/a", "title": "A"}]
-    assert runners.assert_equal(plan).preview == wanted
-    assert try_rows(plan) == wanted
+    assert runners.assert_equal(plan).preview == try_rows(plan) == wanted
 
 
 def test_xml_that_is_not_well_formed_is_repaired_and_named(runners: Runners, site: Site) -> None:

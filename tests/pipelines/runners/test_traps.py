@@ -33,7 +33,7 @@ SITE = {
 TITLES = ["start", "about", "1", "c0", "loop1", "contact", "2", "s1", "loop2", "9", "c1", "c2", "loop3", "s2", "s3"]
 
 
-@pytest.mark.parametrize("frontier", [1_000, 0])
+@pytest.mark.parametrize("frontier", [1_000, pytest.param(0, marks=pytest.mark.long)])
 def test_traps_are_bounded_alike(runners: Runners, site: Site, monkeypatch: pytest.MonkeyPatch, frontier: int) -> None:
     monkeypatch.setattr(segment, "FRONTIER", frontier)
     base = site.serve(SITE)
