@@ -67,15 +67,11 @@ def test_rows_are_written_to_parquet_files(finished: FinishedRun) -> None:
 def test_the_log_has_a_line_for_each_event(finished: FinishedRun) -> None:
     warning, *events = finished.log
     assert (warning["level"], warning["arguments"]) == ("WARN", ["--fast"]), "arguments without a name"
-    assert [line["event"] for line in events] == [
-        *("planned", "started", "selectors", "selectors", "requests", "pages failed", "completed"),
-    ]
+    names = ["planned", "started", "selectors", "selectors", "requests", "pages failed", "completed"]
+    assert [line["event"] for line in events] == names
     assert all(line["timestamp"].endswith("Z") for line in finished.log)
-
-
-def test_the_log_counts_the_pages_of_each_selector(finished: FinishedRun) -> None:
     counts = {"empty": 0, "unfit": 0}
-    assert [line["selectors"] for line in finished.log if line["event"] == "selectors"] == [
+    assert [line["selectors"] for line in events[2:4]] == [
         [{"column": None, "selector": "a", "pages": 1, **counts}],
         [{"column": "title", "selector": "h1", "pages": 2, **counts}],
     ]
@@ -122,31 +118,18 @@ def test_the_seconds_of_start_and_stages_are_those_of_the_run(finished: Finished
     assert total == pytest.approx(finished.report["durationSeconds"], abs=1.5, rel=0.2)
 
 
-def test_the_bytes_of_pages_files_and_output_are_measured(finished: FinishedRun) -> None:
-    metrics = finished.report["metrics"]
-    assert metrics["networkBytes"] == finished.bytes_sent
-    assert metrics["bytesRead"] == 0
+def test_bytes_cpu_time_and_memory_are_measured_and_possible(finished: FinishedRun) -> None:
+    report, metrics, seconds = finished.report, finished.report["metrics"], finished.report["durationSeconds"]
+    assert (metrics["networkBytes"], metrics["bytesRead"]) == (finished.bytes_sent, 0)
     assert metrics["bytesWritten"] == sum(file.stat().st_size for file in finished.files)
-
-
-def test_the_cpu_time_is_possible_for_the_duration(finished: FinishedRun) -> None:
-    metrics, seconds = finished.report["metrics"], finished.report["durationSeconds"]
     cpu = metrics["driverCpuSeconds"], metrics["executorCpuSeconds"]
     assert all(0 < each < (os.cpu_count() or 1) * (seconds + 1) for each in cpu), metrics
-    assert finished.report["totalCpuTimeSeconds"] == round(sum(cpu))
-
-
-def test_the_memory_is_possible_for_a_driver_and_its_workers(finished: FinishedRun) -> None:
-    report = finished.report
+    assert report["totalCpuTimeSeconds"] == round(sum(cpu))
     driver, executors = report["driverMemoryUsedBytes"], report["executorMemoryUsedBytes"]
     assert 50 * 2**20 < driver < 4 * 2**30
     assert 20 * 2**20 < executors < 2 * 2**30
-    assert 0 < report["metrics"]["memoryByteSeconds"] < (driver + executors) * (report["durationSeconds"] + 1)
-
-
-def test_executors_on_the_drivers_machine_are_one_without_seconds(finished: FinishedRun) -> None:
-    metrics = finished.report["metrics"]
-    assert (finished.report["executorCount"], metrics["executorSeconds"]) == (1, 0)
+    assert 0 < metrics["memoryByteSeconds"] < (driver + executors) * (seconds + 1)
+    assert (report["executorCount"], metrics["executorSeconds"]) == (1, 0), "on the driver's machine"
     assert metrics["tasksCompleted"] > 0
 
 

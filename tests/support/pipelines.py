@@ -21,9 +21,11 @@ from pipelines.language.json_values import list_records
 from pipelines.local.engine_choice import choose_engine
 from pipelines.local.runner import LocalRunner
 from pipelines.pipeline import Pipeline, check_yaml
+from pipelines.planning.plan import Plan
 from pipelines.spark.dataframes import to_records
 from pipelines.spark.runner import SparkRunner
 from pipelines.transforms.transform import Transforms
+from tests.support.fetching import LOOPBACK
 
 REVIEWS = """product,text,date,seen on
 lamp,I love it,2026-02-03,03.02.2026
@@ -36,6 +38,11 @@ TITLE = "{stage: extract, args: [{selector: h1, as: title}]}"
 Rows = list[dict[str, Any]]
 Run = Callable[..., Rows]
 Make = Callable[[PlanRun], LocalRunner | SparkRunner]
+
+
+def make_context(plan: Plan, **more: Any) -> RunContext:
+    """Return the context of a run that may fetch from this machine."""
+    return RunContext(fetch=make_fetch_options(plan.options, LOOPBACK), **more)
 
 
 def make_runner(get_spark: Callable[[], SparkSession], folder: Path, engine: EngineName = EngineName.AUTO) -> Run:
@@ -53,9 +60,10 @@ def make_runner(get_spark: Callable[[], SparkSession], folder: Path, engine: Eng
         **parameters: str,
     ) -> Rows:
         plan = Pipeline.from_yaml(text).plan(parameters, Transforms(transforms or {}))
-        fetch = make_fetch_options(plan.options, ("127.0.0.0/8",))
         context = context or RunContext(files=FileFolder(str(folder / "spindle_files"), "spindle_files"))
-        context = replace(context, fetch=fetch, cache=make_cache_options(plan.options, context.cache))
+        context = replace(
+            context, fetch=make_context(plan).fetch, cache=make_cache_options(plan.options, context.cache)
+        )
         choice = choose_engine(plan)
         if engine is EngineName.SPARK and choice.runs_on_spark:
             pytest.skip("it runs on Spark anyway")

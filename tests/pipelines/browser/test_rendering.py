@@ -8,15 +8,12 @@ from typing import Any
 
 import pytest
 
-from pipelines.contract.context import RunContext
-from pipelines.engine.options import make_fetch_options
 from pipelines.engine.rendering import describe_rendering
 from pipelines.engine.run import Run
 from pipelines.errors import PipelineError
 from pipelines.local.runner import LocalRunner
 from pipelines.pipeline import Pipeline
-from tests.support.fetching import LOOPBACK
-from tests.support.pipelines import crawl
+from tests.support.pipelines import crawl, make_context
 from tests.support.site import Site, serve_site
 from tests.support.trials import open_trial
 
@@ -48,7 +45,7 @@ def site() -> Iterator[Site]:
 
 def run(text: str, selectors: str | None = None) -> tuple[list[dict[str, Any]], Mapping[str, str]]:
     plan = Pipeline.from_yaml(text).plan()
-    context = RunContext(fetch=make_fetch_options(plan.options, LOOPBACK), selectors=selectors)
+    context = make_context(plan, selectors=selectors)
     with Run(plan, context) as run:
         rows = LocalRunner(run).collect().to_pylist()
         learned = {name: each for counts in run.get_counts().values() for name, each in counts.rendering.items()}

@@ -44,8 +44,6 @@ def test_join_in_the_browser_gives_a_row_per_link(run: Run, browser_site: Browse
     assert [tuple(row.values()) for row in rows] == [(ONE, f"{base}/one", "One", 200), (TWO, f"{base}/two", "Two", 200)]
 
 
-
-
 def test_explore_in_the_browser_visits_each_page_once(run: Run, browser_site: BrowserSite) -> None:
     browser_site.requests.clear()
     explore = "{stage: visit_explore, args: [a, 2]}"

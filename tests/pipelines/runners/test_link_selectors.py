@@ -7,15 +7,12 @@ from pathlib import Path
 import pytest
 
 from driver.progress import RunProgress
-from pipelines.contract.context import RunContext
-from pipelines.engine.options import make_fetch_options
 from pipelines.engine.run import Run
 from pipelines.errors import RunError
 from pipelines.local.runner import LocalRunner
 from pipelines.pipeline import Pipeline
 from pipelines.planning.stage import LinkStage
-from tests.support.fetching import LOOPBACK
-from tests.support.pipelines import TITLE, Make, find_problem
+from tests.support.pipelines import TITLE, Make, find_problem, make_context
 from tests.support.site import Site
 from tests.support.trials import open_trial
 
@@ -31,7 +28,7 @@ EXPLORE = "{stage: explore, args: [a.next, 5]}"
 def start(site: Site, *stages: str, options: str = "") -> tuple[Run, RunProgress]:
     text = f"fetch: {{url: '{site.serve(PAGES)}/'}}\npipeline:\n" + "".join(f"- {each}\n" for each in stages)
     plan = Pipeline.from_yaml(text + options).plan()
-    run = Run(plan, RunContext(fetch=make_fetch_options(plan.options, LOOPBACK)))
+    run = Run(plan, make_context(plan))
     return run, RunProgress(plan, run)
 
 

@@ -185,91 +185,6 @@ def test_a_prompt_reads_the_graph_and_the_image_that_people_see(runners: Runners
     assert runners.assert_equal(plan).preview == [{"name": "Lamp", "brand": "Acme", "image": f"{base}/l.jpg"}]
 
 
-PRICES = {
-    "CHF 1\u2019299.00": (1299.0, "CHF"),
-    "$0.005": (0.005, "USD"),
-    "\u22125,00 €": (-5.0, "EUR"),
-    "SKU 4711: 12,00 € ($13)": (12.0, "EUR"),
-    "\u0661\u0662\u066b\u0665\u0660 USD": (12.5, "USD"),
-    "19<sup>99</sup> €": (19.99, "EUR"),
-    "12,00 €<sup>1</sup>": (12.0, "EUR"),
-    "$1,190.00 AUD": (1190.0, "AUD"),
-}
-
-
-def test_prices(runners: Runners, site: Site) -> None:
-    items = "".join(f"<li><b>{text}</b></li>" for text in PRICES)
-    select = "{stage: flatSelect, args: [li, {selector: b, method: price, as: price}, {selector: b, as: text}]}"
-    base = site.serve({"/": f"<ul>{items}</ul>"})
-    plan = runners.plan(crawl(f"{base}/", select, "{stage: priceNormalize, args: [text]}"))
-    outcome = runners.assert_equal(plan)
-    tried = try_rows(plan)
-    assert outcome.preview == tried
-    assert [(row["price"], row["text_currency"]) for row in tried] == [*PRICES.values()]
-    whole = [row for row in tried if row["text"] not in ("1999 €", "12,00 €1")]  # the text of raised digits
-    assert [row["text_amount"] for row in whole] == [row["price"] for row in whole]
-
-
-ITEM = """<shop-item><template shadowrootmode=open><h2>{name}</h2><p lang={lang}><b>{price} €</b></p></template>
-<p lang=fr>light</p></shop-item>"""
-TEMPLATE_SHOP = f"""<ul><li>{ITEM.format(name="Lamp", lang="en-GB", price=12)}
-<li>{ITEM.format(name="Cup", lang="EN", price=7)}</ul>
-<template><h1>Title</h1></template>"""
-
-
-def test_selectors_find_the_content_of_templates(runners: Runners, site: Site) -> None:
-    base = site.serve({"/": TEMPLATE_SHOP})
-    plan = runners.plan(f"""
-fetch: {{url: "{base}/"}}
-pipeline:
-- {{stage: extract, args: [{{selector: "template > h1", as: title}}]}}
-- stage: flatSelect
-  args:
-  - li
-  - {{selector: h2, as: name}}
-  - {{selector: "[lang|=en] b", method: price, as: price}}
-  - {{selector: ":scope > shop-item", as: text}}
-  - {{selector: ":scope > p", as: none}}
-""")
-    assert (
-        runners.assert_equal(plan).preview
-        == try_rows(plan)
-        == [
-            {"title": "Title", "name": "Lamp", "price": 12.0, "text": "Lamp 12 € light", "none": None},
-            {"title": "Title", "name": "Cup", "price": 7.0, "text": "Cup 7 € light", "none": None},
-        ]
-    )
-
-
-XPATH_ITEM = """<li><a href=/{name}><div>{name}</div></a><picture><source srcset=x><img src=/{name}.png></picture>
-<table><form><tr><td>size<td>{size}</table>"""
-XPATH_SHOP = f"<main><ul>{XPATH_ITEM.format(name='lamp', size=3)}{XPATH_ITEM.format(name='cup', size=1)}</ul></main>"
-
-
-def test_an_xpath_reads_the_tree_of_html(runners: Runners, site: Site) -> None:
-    base = site.serve({"/": XPATH_SHOP})
-    plan = runners.plan(f"""
-fetch: {{url: "{base}/"}}
-pipeline:
-- {{stage: extract, args: [{{xpath: "//picture/img/@src", all: true, as: images}}]}}
-- stage: flatSelect
-  args:
-  - li
-  - {{xpath: ".//a/div", as: name}}
-  - {{xpath: "./picture/img", method: src, as: image}}
-  - {{xpath: "table/tbody/tr/td[.='size']/following-sibling::td", cast: int, as: size}}
-""")
-    images = ["/lamp.png", "/cup.png"]
-    assert (
-        runners.assert_equal(plan).preview
-        == try_rows(plan)
-        == [
-            {"images": images, "name": "lamp", "image": f"{base}/lamp.png", "size": 3},
-            {"images": images, "name": "cup", "image": f"{base}/cup.png", "size": 1},
-        ]
-    )
-
-
 XML_FEED = "<rss><item><title>%s</title><link>/p?id=3&amp;v=c</link></item>%s"
 XML_PAGES = {
     "/good": XML_FEED % ("Salt &amp; Pepper", "</rss>"),
@@ -277,19 +192,6 @@ XML_PAGES = {
     "/cut": XML_FEED % ("Salt", "<item><link>/p?id"),
     "/text": "no feed today",
 }
-
-
-ATOM = """<feed xmlns="http://www.w3.org/2005/Atom" xml:base="/blog/"><entry><link href="a"/>
-<media:thumbnail xmlns:media="http://search.yahoo.com/mrss/" url="a.jpg"/></entry></feed>"""
-
-
-def test_prefixes_and_bases_of_elements_are_obeyed(runners: Runners, site: Site) -> None:
-    base = site.serve({"/atom": ATOM, "/blog/a": "<h1>A</h1>"}, {"/atom": "application/atom+xml"})
-    image = '{selector: media|thumbnail, method: "attr:abs:url", as: image}'
-    extract = f"{{stage: extract, args: [{image}, {{xpath: //link/@href, method: href, as: url}}]}}"
-    plan = runners.plan(crawl(f"{base}/atom", extract, "{stage: join, args: [entry > link]}", TITLE))
-    wanted = [{"image": f"{base}/blog/a.jpg", "url": f"{base}/blog/a", "title": "A"}]
-    assert runners.assert_equal(plan).preview == try_rows(plan) == wanted
 
 
 def test_xml_that_is_not_well_formed_is_repaired_and_named(runners: Runners, site: Site) -> None:

@@ -9,14 +9,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from driver.progress import RunProgress
-from pipelines.contract.context import RunContext
-from pipelines.engine.options import make_fetch_options
 from pipelines.engine.run import Run
 from pipelines.errors import RunError
 from pipelines.pipeline import Pipeline
 from pipelines.spark.runner import SparkRunner
 from pipelines.transforms.transform import Transforms
-from tests.support.pipelines import Make
+from tests.support.pipelines import Make, make_context
 from tests.support.site import Site
 
 PAGES: dict[str, str | int] = {
@@ -55,7 +53,7 @@ FAILED = {
 
 def make_run(text: str, limit: int | None = None) -> tuple[Run, RunProgress]:
     plan = Pipeline.from_yaml(text).plan(transforms=Transforms({"half": HALF}))
-    run = Run(plan, RunContext(fetch=make_fetch_options(plan.options, ("127.0.0.0/8",)), limit=limit))
+    run = Run(plan, make_context(plan, limit=limit))
     return run, RunProgress(plan, run)
 
 

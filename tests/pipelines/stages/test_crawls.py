@@ -176,17 +176,6 @@ class TestPages:
         assert len(run(text, nothing_kept)) in (12, 13)
         assert site.requests == dict.fromkeys(PAGES, 1)
 
-    def test_are_not_fetched_by_a_second_run(self, run: Run, site: Site, tmp_path: Path) -> None:
-        base = site.serve(PAGES)
-        context = RunContext(cache=CacheOptions(shared=str(tmp_path)))
-        kept = JOIN % ", cache: 60"
-        first = run(kept, context, B=base)
-        assert run(kept, context, B=base) == first
-        assert site.requests == dict.fromkeys(PAGES, 1)
-        run(JOIN % ", cache: 0", context, B=base)
-        assert site.requests == dict.fromkeys(PAGES, 2)
-        assert len(list(tmp_path.glob("*.pages"))) <= 6
-
     def test_without_cache_headers_are_revalidated_by_the_next_run(self, run: Run, site: Site, tmp_path: Path) -> None:
         pages = {"/": "<li><a href=/1>1</a></li>", "/1": "<h1>1</h1>", "/2": "<h1>2</h1>"}
         base = site.serve(pages)

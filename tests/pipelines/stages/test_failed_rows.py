@@ -6,15 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.contract.context import RunContext
-from pipelines.engine.options import make_fetch_options
 from pipelines.engine.run import Run as PlanRun
 from pipelines.local.engine_choice import find_spark_need
 from pipelines.local.runner import LocalRunner
 from pipelines.pipeline import Pipeline
 from pipelines.spark.runner import SparkRunner
-from tests.support.fetching import LOOPBACK
-from tests.support.pipelines import TITLE, Run, crawl
+from tests.support.pipelines import TITLE, Run, crawl, make_context
 from tests.support.site import Site
 from tests.support.trials import open_trial
 
@@ -101,7 +98,7 @@ def test_previews_have_the_rows_of_the_output(
 ) -> None:
     plan = Pipeline.from_yaml(_write(site.serve(PAGES), JOIN, TITLE)).plan()
     assert find_spark_need(plan) is None
-    with PlanRun(plan, RunContext(fetch=make_fetch_options(plan.options, LOOPBACK)), 2) as run:
+    with PlanRun(plan, make_context(plan), 2) as run:
         runner = SparkRunner(run, request.getfixturevalue("spark")) if engine == "spark" else LocalRunner(run)
         result = runner.write(str(tmp_path / "rows"))
         counts = run.get_counts()["s03_extract"]

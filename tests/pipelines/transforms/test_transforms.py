@@ -8,8 +8,6 @@ from typing import Any, TypedDict
 
 import pytest
 
-from pipelines.contract.context import RunContext
-from pipelines.engine.options import make_fetch_options
 from pipelines.engine.run import Run
 from pipelines.errors import PipelineError, RunError
 from pipelines.language.json_values import list_records
@@ -18,8 +16,7 @@ from pipelines.pipeline import Pipeline
 from pipelines.spark.dataframes import to_records
 from pipelines.transforms.sandbox import Limits
 from pipelines.transforms.transform import Transforms
-from tests.support.fetching import LOOPBACK
-from tests.support.pipelines import TITLE, Make, crawl, load_table
+from tests.support.pipelines import TITLE, Make, crawl, load_table, make_context
 from tests.support.site import Site
 
 Rows = list[dict[str, Any]]
@@ -46,7 +43,7 @@ def run(make: Make) -> RunWith:
 
     def run(text: str, seconds: float = 10, counted: dict[str, int] | None = None, **own: Any) -> Rows:
         plan = Pipeline.from_yaml(text).plan(transforms=Transforms(own, Limits(seconds)))
-        with Run(plan, RunContext(fetch=make_fetch_options(plan.options, LOOPBACK))) as one:
+        with Run(plan, make_context(plan)) as one:
             runner = make(one)
             if isinstance(runner, LocalRunner):
                 found = list_records(runner.collect())
