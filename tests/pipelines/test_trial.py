@@ -14,6 +14,7 @@ from pipelines.local.runner import LocalRunner
 from pipelines.pipeline import Pipeline
 from pipelines.transforms.transform import Transforms
 from pipelines.trial import Trial
+from tests.support.pipelines import TITLE
 from tests.support.site import Site
 from tests.support.trials import open_trial, try_rows
 from tests.support.turns import record_turns
@@ -28,7 +29,6 @@ PAGES: dict[str, str | int] = {
     "/b": "<h1>Beet</h1>",
 }
 DATED = ((2, "b"), (1, "a"))
-TITLE = "{stage: extract, args: [{selector: h1, as: title}]}"
 ROBOTS = "User-agent: *\nDisallow: /private"
 STAGES = {
     "crawl": """

@@ -19,15 +19,14 @@ from pipelines.pipeline import Pipeline
 from pipelines.spark.engine import SparkEngine
 from pipelines.spark.runner import SparkRunner
 from tests.support.libraries import needs_libraries
-from tests.support.pipelines import make_context
+from tests.support.pipelines import TITLE, crawl, make_context
 from tests.support.service import PATIENCE_SECONDS, wait_until
 from tests.support.site import Site
 
 
 def test_each_step_counts_its_rows_pages_errors_and_bytes(spark: SparkSession, site: Site) -> None:
     base = site.serve({"/": "<a href=/1>1</a><a href=/2>2</a>", "/1": "<h1>One</h1>"})
-    stages = "[{stage: join, args: [a]}, {stage: extract, args: [{selector: h1}]}]"
-    plan = Pipeline.from_yaml(f"fetch: {{url: '{base}/'}}\npipeline: {stages}").plan()
+    plan = Pipeline.from_yaml(crawl(f"{base}/", "{stage: join, args: [a]}", TITLE)).plan()
     context = make_context(plan)
     site.delay = 0.3
     with Coordinator(context.fetch) as coordinator:
@@ -40,8 +39,8 @@ def test_each_step_counts_its_rows_pages_errors_and_bytes(spark: SparkSession, s
 
 
 def test_pages_are_not_fetched_from_the_coordinator(spark: SparkSession, site: Site) -> None:
-    stages = "[{stage: join, args: [a]}]\nspindle: {keepColumns: [_error], maxFailureRatio: 1}"
-    plan = Pipeline.from_yaml(f"fetch: {{url: '{site.url}/'}}\npipeline: {stages}").plan()
+    text = crawl(f"{site.url}/", "{stage: join, args: [a]}", options="keepColumns: [_error], maxFailureRatio: 1")
+    plan = Pipeline.from_yaml(text).plan()
     before = list_ports()
     run = Run(plan, make_context(plan))
     (port,) = list_ports() - before
@@ -59,8 +58,8 @@ def list_ports() -> set[int]:
 
 def test_an_explore_counts_each_page_once(spark: SparkSession, site: Site) -> None:
     base = site.serve({"/": "<a href=/1>1</a>", "/1": "<a href=/2>2</a>", "/2": "<a href=/>0</a>"})
-    stages = "[{stage: explore, args: [a, 5]}]\nspindle: {keepColumns: [_url]}"
-    plan = Pipeline.from_yaml(f"fetch: {{url: '{base}/'}}\npipeline: {stages}").plan()
+    text = crawl(f"{base}/", "{stage: explore, args: [a, 5]}", options="keepColumns: [_url]")
+    plan = Pipeline.from_yaml(text).plan()
     context = make_context(plan)
     with Coordinator(context.fetch) as coordinator:
         SparkEngine(spark, plan, replace(context, endpoint=coordinator.endpoint)).build_rows().count()
