@@ -21,19 +21,6 @@ class TestBodies:
         # the server in this process holds the bomb's 200 MiB while it packs them, the fetcher no further ones
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300 * 1024
 
-    @pytest.mark.parametrize("said", ["gzip, gzip", "gzip,gzip", "gzip|gzip", "identity|gzip, gzip", "gzip|GZIP"])
-    def test_repeated_compression_is_refused(self, said: str, bad_server: BadServer) -> None:
-        page = fetch(bad_server.url(f"/codings?times=2&said={quote(said)}"), retries=3)
-        assert (page.status, page.error, page.body) == (200, "the page cannot be decompressed", b"")
-        assert bad_server.requests["/codings"] == 1
-
-    @pytest.mark.parametrize(
-        ("said", "times"), [("identity, gzip", 1), ("gzip,", 1), ("identity|gzip", 1), ("none", 0)]
-    )
-    def test_codings_that_mean_no_compression_are_ignored(self, said: str, times: int, bad_server: BadServer) -> None:
-        urls = [bad_server.url(f"/codings?times={times}&said={quote(said)}")] * 2
-        assert [page.body for page in fetch_all(urls, concurrency=1)] == [PAGE, PAGE]
-
     def test_a_bomb_of_which_nothing_comes_out_is_given_up(self, bad_server: BadServer) -> None:
         page = fetch(bad_server.url("/unyielding"), retries=3, max_body=2**20, total_timeout=600)
         assert (page.status, page.error, page.body) == (200, "the page is larger than 1,048,576 bytes", b"")

@@ -144,14 +144,21 @@ class TestWhatFollows:
         assert decode_content(first + gzip.compress(b"end"), b"Content-Encoding: gzip\r\n", MOST).endswith(b"\0end")
 
 
+AGAIN = "\r\nContent-Encoding: "
+REPEATED = ("gzip, gzip", "gzip,gzip", f"gzip{AGAIN}gzip", f"identity{AGAIN}gzip, gzip", f"gzip{AGAIN}GZIP")
+
+
 class TestNames:
-    @pytest.mark.parametrize("coding", ["utf-8", "aws-chunked", "text/html", "none", "identity, UTF-8"])
+    @pytest.mark.parametrize(
+        "coding", ["utf-8", "aws-chunked", "text/html", "none", "identity, UTF-8", f"identity{AGAIN}identity"]
+    )
     def test_that_are_no_codings_leave_the_body_as_it_came(self, coding: str, bad_server: BadServer) -> None:
         page = answered(bad_server, coding, PAGE)
         assert (page.status, page.error, page.body, page.received) == (200, None, PAGE, len(PAGE))
-        assert answered(bad_server, f"{coding}, gzip", gzip.compress(PAGE)).body == PAGE
+        for with_gzip in (f"{coding}, gzip", f"{coding}{AGAIN}gzip", "gzip,"):
+            assert answered(bad_server, with_gzip, gzip.compress(PAGE)).body == PAGE
 
-    @pytest.mark.parametrize("coding", ["compress", "exi", "gzip;q=1", "gzip br", '"gzip"', "gzip2"])
+    @pytest.mark.parametrize("coding", ["compress", "exi", "gzip;q=1", "gzip br", '"gzip"', "gzip2", *REPEATED])
     def test_that_cannot_be_decoded_are_refused(self, coding: str, bad_server: BadServer) -> None:
         page = answered(bad_server, coding, gzip.compress(PAGE), retries=3)
         assert (page.status, page.error, page.body) == (200, BROKEN, b"")

@@ -247,9 +247,7 @@ def test_thousands_of_pages_leak_neither_files_nor_memory(bad_server: BadServer)
     assert files() <= before + 2
 
 
-def test_transfers_continue_while_the_caller_is_slow(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_transfers_continue_while_the_caller_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages that all come at once: those of addresses that are none."""
     with HttpFetcher(options()) as fetcher:
         performed = 0

@@ -142,12 +142,7 @@ def run_everywhere(
 @pytest.mark.long
 @pytest.mark.parametrize(("text", "sent", "titles"), SENT.values(), ids=SENT)
 def test_every_request_with_an_effect_is_sent_in_order(
-    text: str,
-    sent: Sequence[str],
-    titles: Sequence[str | None],
-    both: Runners,
-    requests: RequestSite,
-    tmp_path: Path,
+    text: str, sent: Sequence[str], titles: Sequence[str | None], both: Runners, requests: RequestSite, tmp_path: Path
 ) -> None:
     plan = both.plan(text, B=requests.url, PASSWORD="$ecret", FOLDER=str(tmp_path))
     assert not plan.warnings

@@ -47,8 +47,7 @@ def test_join_gives_a_row_per_link_in_document_order(run: Run, base: str, site: 
 
 
 @pytest.mark.parametrize(
-    ("join_type", "titles"),
-    [("Inner", []), ("LeftOuter", ["Nothing"]), ("left_outer", ["Nothing"]), ("INNER", [])],
+    ("join_type", "titles"), [("Inner", []), ("LeftOuter", ["Nothing"]), ("left_outer", ["Nothing"]), ("INNER", [])]
 )
 def test_join_type_decides_about_rows_without_links(run: Run, base: str, join_type: str, titles: list[str]) -> None:
     join, last = f"{{stage: join, args: [a, {{joinType: {join_type}}}]}}", TITLE.replace("as: title", "as: next")

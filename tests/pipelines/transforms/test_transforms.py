@@ -85,11 +85,7 @@ def test_a_row_that_raises_keeps_its_place_as_an_error_row(run: RunWith, csv: st
     counted: dict[str, int] = {}
     assert run(text, counted=counted, half=source) == [
         {"name": "lamp", "half": 1.25, "_error": None},
-        {
-            "name": "cup",
-            "half": None,
-            "_error": "half: line 2: ValueError: could not convert string to float: 'ree'",
-        },
+        {"name": "cup", "half": None, "_error": "half: line 2: ValueError: could not convert string to float: 'ree'"},
         {"name": "bowl", "half": 0.5, "_error": None},
     ]
     assert counted == {"s02_python_row_transform_half": 1}
@@ -155,10 +151,7 @@ def f(row):
     rows = run(text + "spindle: {keepColumns: [_error]}\n", f=source)
     assert [row for row in rows if row["_error"]] == [
         {"n": None, "_error": "f: the column 'n' is text, not a whole number, as the first 100 rows have them"},
-        {
-            "n": 950,
-            "_error": "f: there is no column 'x' among its columns n, as the first 100 rows have them",
-        },
+        {"n": 950, "_error": "f: there is no column 'x' among its columns n, as the first 100 rows have them"},
     ]
     assert len(rows) == 1000
 
@@ -315,11 +308,7 @@ def test_a_function_of_ones_own_runs_in_the_worker(run: RunWith, csv: str) -> No
 def test_a_row_that_takes_too_long_costs_only_itself(run: RunWith, csv: str) -> None:
     text = csv + "- {stage: 'python_row_transform:f'}\nspindle: {keepColumns: [_error]}\n"
     source = "def f(row) -> {'name': str}:\n  while row['name'] == 'cup': pass\n  return {'name': row['name']}\n"
-    assert [row["_error"] for row in run(text, 3, f=source)] == [
-        None,
-        "f: it took longer than 3 s for a row",
-        None,
-    ]
+    assert [row["_error"] for row in run(text, 3, f=source)] == [None, "f: it took longer than 3 s for a row", None]
 
 
 WRONG = [
