@@ -262,7 +262,7 @@ def test_a_missing_dataset_is_refused_before_a_page_is_fetched(runners: Runners,
     plan = runners.plan(crawl(f"{base}/", CURRENCY, lookup))
     for sentence in ("there is no file at", "has no column 'rate'"):
         found = runners.run_locally(plan)
-        assert (found.failure[1], sentence in found.failure[0]) == (5, True)
+        assert (found.failure[1], sentence in found.failure[0]) == (4, True)
         assert found.requests == {}
         write_rates(tmp_path, "code\nEUR\n", "none.csv")
 
