@@ -176,6 +176,15 @@ class TestPages:
         assert len(run(text, nothing_kept)) in (12, 13)
         assert site.requests == dict.fromkeys(PAGES, 1)
 
+    def test_are_not_fetched_by_a_second_run(self, run: Run, site: Site, tmp_path: Path) -> None:
+        base = site.serve(PAGES)
+        context = RunContext(cache=CacheOptions(shared=str(tmp_path)))
+        first = run(JOIN % ", cache: 60", context, B=base)
+        for seconds, requests in ((60, 1), (0, 2)):
+            assert run(JOIN % f", cache: {seconds}", context, B=base) == first
+            assert site.requests == dict.fromkeys(PAGES, requests)
+        assert len(list(tmp_path.glob("*.pages"))) <= 6
+
     def test_without_cache_headers_are_revalidated_by_the_next_run(self, run: Run, site: Site, tmp_path: Path) -> None:
         pages = {"/": "<li><a href=/1>1</a></li>", "/1": "<h1>1</h1>", "/2": "<h1>2</h1>"}
         base = site.serve(pages)
