@@ -42,7 +42,7 @@ PLANS = sorted((ROOT / "tests/pipelines/planning/plans").glob("*.yaml"))
 EXAMPLES = [entry for entry in STAGES if entry.name != "load_jdbc"]  # whose database is in test_load_formats.py
 
 
-@pytest.mark.parametrize("on_both", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.parametrize("on_both", [False, pytest.param(True, marks=pytest.mark.long)], ids=["alone", "on both"])
 @pytest.mark.parametrize("entry", EXAMPLES, ids=lambda entry: entry.name)
 def test_examples_of_the_documentation_give_rows(
     entry: Entry[type[Stage]], on_both: bool, runners: Runners, site: Site, tmp_path: Path
