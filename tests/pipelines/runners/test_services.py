@@ -40,7 +40,7 @@ def search(runners: Runners, site: Site, arguments: str, page: str = LIST, *, on
 
 
 @pytest.fixture
-def credential(runners: Runners, server: SearchServer, monkeypatch: pytest.MonkeyPatch) -> Give:
+def give_credential(runners: Runners, server: SearchServer, monkeypatch: pytest.MonkeyPatch) -> Give:
     """Give a credential of a provider to the tasks of both runners."""
 
     def give(provider: str) -> None:
@@ -61,9 +61,9 @@ def fill(server: SearchServer, count: int) -> None:
 
 @pytest.mark.parametrize("provider", NAMES)
 def test_each_result_is_a_row_in_the_order_of_the_page(
-    provider: str, runners: Runners, site: Site, server: SearchServer, credential: Give
+    provider: str, runners: Runners, site: Site, server: SearchServer, give_credential: Give
 ) -> None:
-    credential(provider)
+    give_credential(provider)
     fill(server, 2)
     rows = search(
         runners, site, f"{{provider: {provider}, query: $words, num_results: 5}}", on_spark=provider == "google"
@@ -82,9 +82,9 @@ def test_each_result_is_a_row_in_the_order_of_the_page(
 
 @pytest.mark.parametrize("provider", NAMES)
 def test_images_and_many_results(
-    provider: str, runners: Runners, site: Site, server: SearchServer, credential: Give
+    provider: str, runners: Runners, site: Site, server: SearchServer, give_credential: Give
 ) -> None:
-    credential(provider)
+    give_credential(provider)
     fill(server, 25)
     arguments = f"{{provider: {provider}, query: query 1, num_results: 13, image_search: true}}"
     rows = search(runners, site, arguments, "<li><b>one</b></li>")
@@ -93,8 +93,10 @@ def test_images_and_many_results(
     assert rows[12]["result_link"] == "http://r/1/12"
 
 
-def test_results_as_json_in_one_column(runners: Runners, site: Site, server: SearchServer, credential: Give) -> None:
-    credential("searxng")
+def test_results_as_json_in_one_column(
+    runners: Runners, site: Site, server: SearchServer, give_credential: Give
+) -> None:
+    give_credential("searxng")
     fill(server, 1)
     first, *others = search(runners, site, "{query: $words, as: found}", "<li><b>query 2</b></li><li><b>none</b></li>")
     (found,) = json.loads(first["found"])
@@ -103,9 +105,9 @@ def test_results_as_json_in_one_column(runners: Runners, site: Site, server: Sea
 
 
 def test_enrich_reads_the_metadata_of_the_results_and_obeys_robots(
-    runners: Runners, site: Site, server: SearchServer, credential: Give
+    runners: Runners, site: Site, server: SearchServer, give_credential: Give
 ) -> None:
-    credential("google")
+    give_credential("google")
     data = {"@type": "Product", "name": "Kettle", "gtin13": "4006381333931", "image": "http://i/k.png"}
     offers = {"price": "12.50", "priceCurrency": "EUR"}
     page = f'<script type="application/ld+json">{json.dumps(data | {"offers": offers})}</script>'
@@ -130,14 +132,14 @@ def test_enrich_reads_the_metadata_of_the_results_and_obeys_robots(
 
 
 def test_a_busy_service_is_asked_again_and_a_failed_search_is_an_error_of_its_row(
-    runners: Runners, site: Site, server: SearchServer, monkeypatch: pytest.MonkeyPatch, credential: Give
+    runners: Runners, site: Site, server: SearchServer, monkeypatch: pytest.MonkeyPatch, give_credential: Give
 ) -> None:
     plan = runners.plan(
         TEXT.format(arguments="{provider: bing, query: $words}"), B=site.serve({"/": "<li><b>query 0</b></li>"})
     )
     (row,) = runners.run_locally(plan).preview
     assert "add a cloud credential of BING_SEARCH" in row["_error"]
-    credential("bing")
+    give_credential("bing")
     fill(server, 1)
     server.statuses[:] = [429, 503]
     (row,) = runners.run_locally(plan).preview
@@ -162,9 +164,9 @@ def test_the_guard_holds_for_services(monkeypatch: pytest.MonkeyPatch, runners: 
 
 
 def test_a_search_is_the_first_stage_and_enriches_through_the_page_cache(
-    runners: Runners, site: Site, server: SearchServer, credential: Give, tmp_path: Path
+    runners: Runners, site: Site, server: SearchServer, give_credential: Give, tmp_path: Path
 ) -> None:
-    credential("google")
+    give_credential("google")
     base = site.serve({"/lamp": '<meta property="og:title" content="Lamp">'})
     server.results["4006381333931"] = [(f"{base}/lamp", "Lamp", "s", ""), (f"{base}/lamp?again", "Lamp", "s", "")]
     text = "pipeline:\n- {stage: searchEngine, args: [{ean: '4006381333931', enrich: true}]}"
@@ -182,9 +184,9 @@ def test_a_search_is_the_first_stage_and_enriches_through_the_page_cache(
 
 
 def test_searches_keep_the_delay_between_requests(
-    runners: Runners, site: Site, server: SearchServer, monkeypatch: pytest.MonkeyPatch, credential: Give
+    runners: Runners, site: Site, server: SearchServer, monkeypatch: pytest.MonkeyPatch, give_credential: Give
 ) -> None:
-    credential("google")
+    give_credential("google")
     fill(server, 1)
     text = TEXT.replace("backoff: 0.01", "backoff: 0.01, delay: 0.3").format(arguments="{query: $words}")
     turns = record_turns(monkeypatch)
