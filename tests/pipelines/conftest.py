@@ -19,6 +19,12 @@ def site() -> Iterator[Site]:
         yield site
 
 
+@pytest.fixture(scope="module")
+def other() -> Iterator[Site]:
+    with serve_site() as other:
+        yield other
+
+
 @pytest.fixture
 def requests() -> Iterator[RequestSite]:
     with serve_requests() as site:

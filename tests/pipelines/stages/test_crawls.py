@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from pipelines.contract.context import RunContext
 from pipelines.errors import RunError
 from pipelines.page_cache.options import CacheOptions
 from tests.support.pipelines import TITLE, Run, crawl
-from tests.support.site import Site, serve_site
+from tests.support.site import Site
 from tests.support.turns import Turns, record_turns
 
 PAGES = {"/": "".join(f"<a href=/{each}>{each}</a>" for each in range(12))} | {
@@ -68,11 +67,6 @@ class TestRobots:
 
 
 class TestRedirects:
-    @pytest.fixture
-    def other(self) -> Iterator[Site]:
-        with serve_site() as other:
-            yield other
-
     def test_lead_only_where_the_rules_of_their_target_let_them(self, run: Run, site: Site, other: Site) -> None:
         target = other.serve(
             {"/open": "<h1>open</h1>", "/secret": "<h1>secret</h1>", "/robots.txt": "User-agent: *\nDisallow: /secret"}
