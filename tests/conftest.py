@@ -40,7 +40,7 @@ settings.load_profile("spindle")
 
 # Fixtures that cost much to start, and how tests and other fixtures of a file ask for them
 ASKS = r'(?:def test_\w+|@pytest\.fixture.*\ndef \w+)\([^)]*\b(?:{})\b|(?:usefixtures|getfixturevalue)\("{}"\)'
-SHARED = {"spark": re.compile(ASKS.format("spark: SparkSession|run: Run|runners: Runners", "spark"))} | {
+SHARED = {"spark": re.compile(ASKS.format("spark: SparkSession|run: Run|runners: Runners|make: Make", "spark"))} | {
     name: re.compile(ASKS.format(f"{name}: ", name))
     for name in ("service", "expendable", "customized", "on_s3", "on_postgresql")
 }

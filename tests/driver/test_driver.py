@@ -18,7 +18,7 @@ import pytest
 
 from driver.cancellation import Cancelled, is_cancelled
 from pipelines.contract.request import VERSION, RunRequest
-from tests.support.driver import KEY, await_end, driver, finish, spec
+from tests.support.driver import KEY, await_end, driver, finish, run_driver, spec
 from tests.support.processes import descendants
 from tests.support.service import PATIENCE_SECONDS, wait_until
 from tests.support.site import Site, serve_gated_site
@@ -55,8 +55,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, site: Site, receiver: Rec
     content = spec(
         folder, receiver.url, parameters={"BASE": site.serve(pages)}, limit=2, arguments=["--fast"], engine="spark"
     )
-    with driver(folder, content) as process:
-        log = finish(process, 0)
+    log = run_driver(folder, content)
     return FinishedRun(log, receiver.take(), folder / "out", site.bytes_sent)
 
 
@@ -66,19 +65,13 @@ def test_rows_are_written_to_parquet_files(finished: FinishedRun) -> None:
 
 
 def test_the_log_has_a_line_for_each_event(finished: FinishedRun) -> None:
-    events = [line["event"] for line in finished.log]
-    assert events[1:] == ["planned", "started", "selectors", "selectors", "requests", "pages failed", "completed"]
+    warning, *events = finished.log
+    assert (warning["level"], warning["arguments"]) == ("WARN", ["--fast"]), "arguments without a name"
+    names = ["planned", "started", "selectors", "selectors", "requests", "pages failed", "completed"]
+    assert [line["event"] for line in events] == names
     assert all(line["timestamp"].endswith("Z") for line in finished.log)
-
-
-def test_arguments_without_a_name_are_a_warning(finished: FinishedRun) -> None:
-    warning = finished.log[0]
-    assert (warning["level"], warning["arguments"]) == ("WARN", ["--fast"])
-
-
-def test_the_log_counts_the_pages_of_each_selector(finished: FinishedRun) -> None:
     counts = {"empty": 0, "unfit": 0}
-    assert [line["selectors"] for line in finished.log if line["event"] == "selectors"] == [
+    assert [line["selectors"] for line in events[2:4]] == [
         [{"column": None, "selector": "a", "pages": 1, **counts}],
         [{"column": "title", "selector": "h1", "pages": 2, **counts}],
     ]
@@ -91,30 +84,23 @@ def test_reports_are_signed(finished: FinishedRun) -> None:
         assert message.headers["webhook-signature"] == f"v1,{signature}"
 
 
-def test_reports_name_the_execution_and_its_attempt(finished: FinishedRun) -> None:
-    for payload in (finished.messages[0].payload, finished.report):
-        assert (payload["executionId"], payload["jobId"]) == ("e1", "j1")
-        assert payload["additionalMetrics"]["attempt"] == 2
-
-
 def test_the_first_report_is_running_and_the_last_completed(finished: FinishedRun) -> None:
-    assert [finished.messages[0].payload["status"], finished.report["status"]] == ["RUNNING", "COMPLETED"]
+    for payload, status in ((finished.messages[0].payload, "RUNNING"), (finished.report, "COMPLETED")):
+        assert (payload["executionId"], payload["jobId"], payload["status"]) == ("e1", "j1", status)
+        assert payload["additionalMetrics"]["attempt"] == 2
     assert all(finished.report[name].endswith("Z") for name in ("startedAt", "completedAt"))
     assert finished.report["sparkUiUrl"].startswith("http://")
 
 
-def test_the_report_describes_the_output(finished: FinishedRun) -> None:
+def test_the_report_describes_the_output_and_counts_records_pages_and_errors(finished: FinishedRun) -> None:
     report, sizes = finished.report, [file.stat().st_size for file in finished.files]
     assert (report["outputDatasetPath"], report["outputDatasetFormat"]) == (str(finished.output), "parquet")
     assert json.loads(report["outputDatasetSchema"]) == [{"name": "title", "type": "string"}]
     assert (report["partitionsCount"], report["outputFileSizeBytes"]) == (len(sizes), sum(sizes))
     metrics = report["additionalMetrics"]
     assert (metrics["mode"], metrics["outputName"]) == ("overwrite", None)
-
-
-def test_the_report_counts_records_and_errors(finished: FinishedRun) -> None:
-    report = finished.report
     assert (report["recordsProcessed"], report["recordsOutput"], report["errorCount"]) == (3, 2, 1)
+    assert report["metrics"]["pages"] == 4, "pages that only give rows after the limit are not fetched"
 
 
 def test_the_report_has_the_progress_of_each_stage(finished: FinishedRun) -> None:
@@ -132,53 +118,26 @@ def test_the_seconds_of_start_and_stages_are_those_of_the_run(finished: Finished
     assert total == pytest.approx(finished.report["durationSeconds"], abs=1.5, rel=0.2)
 
 
-def test_pages_that_only_give_rows_after_the_limit_are_not_fetched(finished: FinishedRun) -> None:
-    assert finished.report["metrics"]["pages"] == 4
-
-
-def test_the_bytes_of_pages_files_and_output_are_measured(finished: FinishedRun) -> None:
-    metrics = finished.report["metrics"]
-    assert metrics["networkBytes"] == finished.bytes_sent
-    assert metrics["bytesRead"] == 0
+def test_bytes_cpu_time_and_memory_are_measured_and_possible(finished: FinishedRun) -> None:
+    report, metrics, seconds = finished.report, finished.report["metrics"], finished.report["durationSeconds"]
+    assert (metrics["networkBytes"], metrics["bytesRead"]) == (finished.bytes_sent, 0)
     assert metrics["bytesWritten"] == sum(file.stat().st_size for file in finished.files)
-
-
-def test_the_cpu_time_is_possible_for_the_duration(finished: FinishedRun) -> None:
-    metrics, seconds = finished.report["metrics"], finished.report["durationSeconds"]
     cpu = metrics["driverCpuSeconds"], metrics["executorCpuSeconds"]
     assert all(0 < each < (os.cpu_count() or 1) * (seconds + 1) for each in cpu), metrics
-    assert finished.report["totalCpuTimeSeconds"] == round(sum(cpu))
-
-
-def test_the_memory_is_possible_for_a_driver_and_its_workers(finished: FinishedRun) -> None:
-    report = finished.report
+    assert report["totalCpuTimeSeconds"] == round(sum(cpu))
     driver, executors = report["driverMemoryUsedBytes"], report["executorMemoryUsedBytes"]
     assert 50 * 2**20 < driver < 4 * 2**30
     assert 20 * 2**20 < executors < 2 * 2**30
-    assert 0 < report["metrics"]["memoryByteSeconds"] < (driver + executors) * (report["durationSeconds"] + 1)
-
-
-def test_executors_on_the_drivers_machine_are_one_without_seconds(finished: FinishedRun) -> None:
-    metrics = finished.report["metrics"]
-    assert (finished.report["executorCount"], metrics["executorSeconds"]) == (1, 0)
+    assert 0 < metrics["memoryByteSeconds"] < (driver + executors) * (seconds + 1)
+    assert (report["executorCount"], metrics["executorSeconds"]) == (1, 0), "on the driver's machine"
     assert metrics["tasksCompleted"] > 0
 
 
-@pytest.mark.parametrize(
-    ("changes", "sentence"),
-    [
-        ({"pipelineYaml": "pipeline:\n- stage: nope"}, "line 2: unknown stage 'nope'"),
-        ({}, "line 2: the parameter ${BASE} has no value"),
-    ],
-)
-def test_a_pipeline_that_does_not_plan_is_reported(
-    tmp_path: Path, receiver: Receiver, changes: dict[str, Any], sentence: str
-) -> None:
-    with driver(tmp_path, spec(tmp_path, receiver.url, **changes)) as process:
-        log = finish(process, 1)
+def test_a_pipeline_that_does_not_plan_is_reported(tmp_path: Path, receiver: Receiver) -> None:
+    log = run_driver(tmp_path, spec(tmp_path, receiver.url, pipelineYaml="pipeline:\n- stage: nope"), 1)
     failed = receiver.take()[-1].payload
     assert failed["status"] == "FAILED"
-    assert failed["errorMessage"].startswith(sentence)
+    assert failed["errorMessage"].startswith("line 2: unknown stage 'nope'")
     assert "Traceback" not in failed["errorMessage"]
     assert "Traceback" in next(line for line in log if line["event"] == "the execution failed")["trace"]
     assert not (tmp_path / "out").exists()
@@ -196,11 +155,10 @@ def test_a_request_of_a_later_version_is_refused_before_its_other_fields(tmp_pat
 
 def test_a_run_without_service_or_dagster_needs_neither(tmp_path: Path) -> None:
     (tmp_path / "in.csv").write_text("a,b\n1,x\n")
-    text = f"pipeline: [{{stage: load_csv, args: [{{path: {tmp_path}/in.csv, inferSchema: true}}]}}]"
+    text = f"pipeline: [{{stage: load_csv, args: [{{path: {tmp_path}/in.csv}}]}}]"
     content = spec(tmp_path, None, pipelineYaml=text, localFolders=[str(tmp_path)])
-    with driver(tmp_path, content) as process:
-        finish(process, 0)
-    assert pq.read_table(tmp_path / "out").to_pylist() == [{"a": 1, "b": "x"}]
+    run_driver(tmp_path, content)
+    assert pq.read_table(tmp_path / "out").to_pylist() == [{"a": "1", "b": "x"}]
 
 
 @pytest.mark.long
@@ -230,8 +188,7 @@ def test_addresses_hide_a_secret_logs_show_an_endpoint_and_own_ports_are_refused
         publicVariables=["AWS_ENDPOINT_URL"],
         fetch={"allowNetworks": ["127.0.0.0/8"], "ownEndpoints": [["localhost", urlsplit(receiver.url).port]]},
     )
-    with driver(tmp_path, content) as process:
-        log = finish(process, 0)
+    log = run_driver(tmp_path, content)
     own = receiver.url.rstrip("/") + "/"
     rows = {row.pop("_url"): row for row in pq.read_table(tmp_path / "out").to_pylist()}
     hidden, shown = f"{base}/?key=********", f"{base}/next"
@@ -332,8 +289,7 @@ output: {{format: delta, mode: append, path: "{tmp_path}/table"}}
         publishes=False,
         engine=engine,
     )
-    with driver(tmp_path, content) as process:
-        finish(process, 0)
+    run_driver(tmp_path, content)
     report = receiver.take()[-1].payload
     assert (report["status"], report["outputDatasetFormat"], report["recordsOutput"]) == ("COMPLETED", "parquet", 1)
     assert report["additionalMetrics"]["saves"] == []

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tests.support.driver import SECRET, driver, finish, spec
+from tests.support.driver import SECRET, driver, run_driver, spec
 from tests.support.service import PATIENCE_SECONDS
 from tests.support.webhook_receiver import Receiver
 
@@ -48,8 +48,7 @@ pipeline:
   - {{stage: "python_row_transform:peek", args: {{path: "{key}"}}}}
 """
     transforms = {"pipelineYaml": text, "rowTransforms": {"peek": PEEK}, "isolateTransforms": True}
-    with driver(tmp_path, spec(tmp_path, None, localFolders=[str(tmp_path)], **transforms)) as process:
-        log = finish(process, 0)
+    log = run_driver(tmp_path, spec(tmp_path, None, localFolders=[str(tmp_path)], **transforms))
     rows = pq.read_table(tmp_path / "out").sort_by("name").to_pylist()
     assert [row["name"] for row in rows] == ["cup", "lamp"]
     for row in rows:

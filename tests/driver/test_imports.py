@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.support.imports import list_imported
 
 
-@pytest.mark.parametrize("module", ["driver.execution", "driver.__main__", "cli.run"])
-def test_spark_is_not_loaded_before_it_is_needed(module: str) -> None:
-    assert list_imported(f"import {module}", ("pyspark", "py4j")) == []
+def test_spark_is_not_loaded_before_it_is_needed() -> None:
+    assert list_imported("import driver.execution, driver.__main__, cli.run", ("pyspark", "py4j")) == []
 
 
 def test_a_driver_loads_no_models_and_no_second_http_client_before_a_pipeline_asks() -> None:

@@ -11,11 +11,11 @@ from driver.progress import RunProgress
 from pipelines.contract.context import RunContext
 from pipelines.contract.report import RunResult, SavedRows
 from pipelines.contract.request import OUTPUT, Target
-from pipelines.engine.options import make_fetch_options
 from pipelines.engine.run import Run
 from pipelines.language.formats import Mode
 from pipelines.local.runner import LocalRunner
 from pipelines.pipeline import Pipeline
+from tests.support.pipelines import make_context
 from tests.support.site import Site
 
 PAGINATED = """
@@ -41,7 +41,7 @@ def test_a_pagination_that_was_cut_is_a_warning_of_its_step(
 ) -> None:
     monkeypatch.setattr("pipelines.extract.pagination.MAX_PAGES", most)
     plan = Pipeline.from_yaml(PAGINATED.format(options=options)).plan({"BASE": site.serve(CHAIN)})
-    with Run(plan, RunContext(fetch=make_fetch_options(plan.options, ("127.0.0.0/8",)))) as run:
+    with Run(plan, make_context(plan)) as run:
         progress = RunProgress(plan, run)
         LocalRunner(run).collect()
         progress.finish("COMPLETED")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tests.support.driver import driver, finish, spec
+from tests.support.driver import run_driver, spec
 from tests.support.site import Site
 from tests.support.webhook_receiver import Receiver
 
@@ -29,8 +29,7 @@ pipeline:
   - {{stage: extract, args: [{{selector: h1, as: title}}]}}
 """
     content = spec(tmp_path, receiver.url, pipelineYaml=pipeline, parameters={"BASE": base}, growth={"pages": 5})
-    with driver(tmp_path, content) as process:
-        log = finish(process, 0)
+    log = run_driver(tmp_path, content)
     report = receiver.take()[-1].payload
     titles = {row["title"] for row in pq.read_table(tmp_path / "out").to_pylist()}
     assert titles - {None} == {str(each) for each in range(12)}
@@ -60,13 +59,7 @@ spindle: {{robots: ignore, backoff: 0.1, maxFailureRatio: {ratio}}}
 @pytest.mark.long
 @pytest.mark.parametrize(("ratio", "state", "code"), [(1, "COMPLETED", 0), (0.1, "FAILED", 1)])
 def test_failures_are_named_by_status_and_reason_and_listed_without_secrets(
-    tmp_path: Path,
-    site: Site,
-    receiver: Receiver,
-    monkeypatch: pytest.MonkeyPatch,
-    ratio: float,
-    state: str,
-    code: int,
+    tmp_path: Path, site: Site, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, ratio: float, state: str, code: int
 ) -> None:
     base = site.serve(FAILING_PAGES)
     monkeypatch.setenv("SHOP_KEY", "ge heim nis")
@@ -78,8 +71,7 @@ def test_failures_are_named_by_status_and_reason_and_listed_without_secrets(
         credentials={"SHOP_KEY": "c1"},
         output={"path": str(tmp_path / "out"), "failures": str(tmp_path / "failures.jsonl")},
     )
-    with driver(tmp_path, content) as process:
-        log = finish(process, code)
+    log = run_driver(tmp_path, content, code)
     payload = receiver.take()[-1].payload
     assert payload["status"] == state
     requests = payload["additionalMetrics"]["progress"]["requests"]
@@ -135,8 +127,7 @@ def test_saves_and_rows_are_reported_with_completion(tmp_path: Path, receiver: R
     (tmp_path / "in.csv").write_text("a\n1\n2\n3\n")
     content = spec(tmp_path, receiver.url, pipelineYaml=PIPELINE.format(tmp=tmp_path), localFolders=[str(tmp_path)])
     content["output"]["saves"] = str(tmp_path / "saves")
-    with driver(tmp_path, content) as process:
-        log = finish(process, 0)
+    log = run_driver(tmp_path, content)
     metrics = receiver.take()[-1].payload["additionalMetrics"]
     written = {"columns": [{"name": "a", "type": "string"}], "rows": 2, "files": 1}
     assert [{name: value for name, value in each.items() if name != "bytes"} for each in metrics["saves"]] == [

@@ -1,20 +1,12 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from standardwebhooks import Webhook
 
 from driver.webhook import WebhookClient, WebhookFailed
-from tests.support.webhook_receiver import Receiver, receive_webhooks
+from tests.support.webhook_receiver import Receiver
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    with receive_webhooks() as receiver:
-        yield receiver
 
 
 @pytest.fixture

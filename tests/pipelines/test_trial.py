@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from pipelines.contract.context import RunContext
-from pipelines.engine.options import make_fetch_options
 from pipelines.engine.run import Run
 from pipelines.errors import RunError
 from pipelines.local.runner import LocalRunner
 from pipelines.pipeline import Pipeline
+from pipelines.planning.plan import Plan
 from pipelines.transforms.transform import Transforms
-from pipelines.trial import Trial
+from tests.support.pipelines import TITLE, crawl, make_context
 from tests.support.site import Site
-from tests.support.trials import try_rows
+from tests.support.trials import open_trial, try_rows
 from tests.support.turns import record_turns
 
-LOOPBACK = ("127.0.0.0/8",)
 PAGES: dict[str, str | int] = {
     "/": "<a class=start href=/2></a><a class=start href=/a></a><a class=next href=/2>2</a>"
     "<ul><li><a href=/a>A</a><li><b>none</b><li><a href=/gone>G</a></ul>",
@@ -28,7 +27,6 @@ PAGES: dict[str, str | int] = {
     "/b": "<h1>Beet</h1>",
 }
 DATED = ((2, "b"), (1, "a"))
-TITLE = "{stage: extract, args: [{selector: h1, as: title}]}"
 ROBOTS = "User-agent: *\nDisallow: /private"
 STAGES = {
     "crawl": """
@@ -51,16 +49,18 @@ STAGES = {
 }
 
 
+def run_locally(plan: Plan) -> list[dict[str, Any]]:
+    with Run(plan, make_context(plan)) as run:
+        return LocalRunner(run).collect().to_pylist()
+
+
 @pytest.mark.parametrize("stages", STAGES.values(), ids=STAGES)
 def test_a_trial_has_the_rows_of_a_run(site: Site, stages: str) -> None:
     base = site.serve(PAGES)
     text = f"fetch: {{url: '{base}/'}}\npipeline:{stages}spindle: {{keepColumns: [_requestedUrl, _status, _depth]}}\n"
     plan = Pipeline.from_yaml(text).plan()
-    options = make_fetch_options(plan.options, LOOPBACK)
-    names = (*plan.columns,)
-    with Run(plan, RunContext(fetch=options)) as run:
-        ran = LocalRunner(run).collect().to_pylist()
-    with Trial(plan, options, 100) as trial:
+    names, ran = (*plan.columns,), run_locally(plan)
+    with open_trial(plan) as trial:
         tried = [{name: row.value(name) for name in names} for row in trial.iter_rows()]
     assert tried == ran
     assert len(ran) > 2
@@ -70,25 +70,20 @@ def test_a_trial_reads_a_sitemap(site: Site) -> None:
     base = site.serve(PAGES)
     entries = "".join(f"<url><loc>{base}/{name}</loc><lastmod>2026-01-0{day}</lastmod></url>" for day, name in DATED)
     site.serve({**PAGES, "/sitemap.xml": f"<urlset>{entries}</urlset>"})
-    stages = (
-        f"[{{stage: sitemap, args: ['{base}/sitemap.xml']}}, {{stage: extract, args: [{{selector: h1, as: name}}]}}]"
-    )
-    plan = Pipeline.from_yaml(f"pipeline: {stages}").plan()
-    options = make_fetch_options(plan.options, LOOPBACK)
+    named = TITLE.replace("as: title", "as: name")
+    plan = Pipeline.from_yaml(f"pipeline: [{{stage: sitemap, args: ['{base}/sitemap.xml']}}, {named}]").plan()
     tried = try_rows(plan)
-    with Run(plan, RunContext(fetch=options)) as run:
-        assert LocalRunner(run).collect().to_pylist() == tried
+    assert run_locally(plan) == tried
     assert tried == [{"lastmod": "2026-01-02", "name": "Beet"}, {"lastmod": "2026-01-01", "name": "Apple"}]
 
 
 def test_a_trial_obeys_robots_txt_and_keeps_the_delay(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     links = "".join(f"<a href=/{name}>" for name in ("a", "private", "b"))
     base = site.serve({"/": links, "/a": "A", "/b": "B", "/private": "P", "/robots.txt": ROBOTS})
-    options = "spindle: {delay: 0.1, keepColumns: [_url]}"
-    text = f"fetch: {{url: '{base}/'}}\npipeline: [{{stage: join, args: [a]}}]\n{options}"
+    text = crawl(f"{base}/", "{stage: join, args: [a]}", options="delay: 0.1, keepColumns: [_url]")
     plan = Pipeline.from_yaml(text).plan()
     turns = record_turns(monkeypatch)
-    with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 10) as trial:
+    with open_trial(plan, 10) as trial:
         assert len(list(trial.iter_rows())) == 3
         (failure,) = trial.failures
     assert (failure.url, failure.message) == (f"{base}/private", f"{base}/robots.txt forbids this address to Spindle")
@@ -98,11 +93,10 @@ def test_a_trial_obeys_robots_txt_and_keeps_the_delay(site: Site, monkeypatch: p
 
 def test_a_failure_of_a_stage_ends_a_trial(site: Site) -> None:
     base = site.serve(PAGES)
-    stages = "[{stage: 'python_row_transform:fails', args: {onError: fail}}]"
-    plan = Pipeline.from_yaml(f"fetch: {{url: '{base}/'}}\npipeline: {stages}")
+    text = crawl(f"{base}/", "{stage: 'python_row_transform:fails', args: {onError: fail}}")
     transforms = Transforms({"fails": "def fails(row) -> {'a': str}:\n    raise ValueError('no')\n"})
-    made = plan.plan(transforms=transforms)
-    with Trial(made, make_fetch_options(made.options, LOOPBACK), 5) as trial, pytest.raises(RunError, match="no"):
+    plan = Pipeline.from_yaml(text).plan(transforms=transforms)
+    with open_trial(plan, 5) as trial, pytest.raises(RunError, match="no"):
         list(trial.iter_rows())
 
 
@@ -137,6 +131,5 @@ def test_a_column_that_the_file_lacks_is_an_error_of_a_trial(tmp_path: Path) -> 
     (tmp_path / "in.csv").write_text("page\nx\n")
     stages = f"[{{stage: load_csv, args: ['{tmp_path}/in.csv']}}, {{stage: wget, args: [$pages]}}, {TITLE}]"
     plan = Pipeline.from_yaml(f"pipeline: {stages}").plan()
-    options = make_fetch_options(plan.options, LOOPBACK)
-    with Trial(plan, options, 2) as trial, pytest.raises(RunError, match="did you mean page"):
+    with open_trial(plan, 2) as trial, pytest.raises(RunError, match="did you mean page"):
         list(trial.iter_rows())

@@ -1,22 +1,7 @@
+"""Pipelines with stages of plugins run as those of the engine."""
+
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+from tests.pipelines.conftest import run, site
 
-import pytest
-
-from pipelines.language.engines import EngineName
-from tests.support.pipelines import Run, make_runner
-from tests.support.site import Site, serve_site
-
-
-@pytest.fixture(params=["auto", pytest.param("spark", marks=pytest.mark.long)])
-def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
-    """Run a pipeline on the engine that the product chooses, and in the long suite also on Spark."""
-    return make_runner(lambda: request.getfixturevalue("spark"), tmp_path, EngineName(request.param))
-
-
-@pytest.fixture
-def site() -> Iterator[Site]:
-    with serve_site() as site:
-        yield site
+__all__ = ["run", "site"]

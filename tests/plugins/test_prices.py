@@ -12,16 +12,18 @@ from tests.support.pipelines import REVIEWS, Run, find_problem, load_table
 @pytest.mark.parametrize(
     ("call", "found"),
     [
-        ("{stage: priceNormalize, args: [price]}", ["EUR", "GBP", "USD", None, None, None]),
-        ("{stage: price_normalize, args: {column: $price, currency: cad}}", ["EUR", "GBP", "CAD", "CAD", "CAD", None]),
+        ("{stage: priceNormalize, args: [price]}", ["EUR", "GBP", "USD", None, None, None, "AUD", "EUR"]),
+        (
+            "{stage: price_normalize, args: {column: $price, currency: cad}}",
+            ["EUR", "GBP", "CAD", "CAD", None, None, "AUD", "EUR"],
+        ),
     ],
 )
 def test_prices_become_amounts_and_currencies(run: Run, tmp_path: Path, call: str, found: list[str | None]) -> None:
     csv = 'price\n"1.299,00 €"\n"£1,09 incl. 20% VAT"\n$5\n12.5\n100 kr\nsold out\n'
-    if "currency" in call:
-        found = [*found[:4], None, None]
+    csv += '"$1,190.00 AUD"\n"SKU 4711: 12,00 € ($13)"\n'
     rows = run(load_table(tmp_path, csv, f"- {call}"))
-    assert [row["price_amount"] for row in rows] == [1299.0, 1.09, 5.0, 12.5, 100.0, None]
+    assert [row["price_amount"] for row in rows] == [1299.0, 1.09, 5.0, 12.5, 100.0, None, 1190.0, 12.0]
     assert [row["price_currency"] for row in rows] == found
 
 

@@ -13,12 +13,8 @@ from socketserver import StreamRequestHandler, ThreadingTCPServer
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from backports import zstd
 
 PAGE = b"<!doctype html><html><head><title>Page</title></head><body><h1>It works</h1></body></html>"
-
-
-_BR_BOMB = "cfffff7f002400e2b14072effff9ffff0f8004401c1680eefd3fffffff01900088c302d0bdffcfffff7f001200715800baf7ff"
 
 
 class BadServer(ThreadingTCPServer):
@@ -232,29 +228,10 @@ def _bomb(handler: _Handler, query: dict[str, str], count: int) -> None:
     handler.answer(gzip.compress(bytes(int(query["size"]))), Content_Encoding="gzip")
 
 
-def _bomb_br(handler: _Handler, query: dict[str, str], count: int) -> None:
-    """64 MiB of zeros, by brotli."""
-    handler.answer(bytes.fromhex(_BR_BOMB), Content_Encoding="br")
-
-
-def _zstd(handler: _Handler, query: dict[str, str], count: int) -> None:
-    """A page, or `size` zeros, by zstd."""
-    body = bytes(int(query["size"])) if "size" in query else PAGE
-    handler.answer(zstd.compress(body), Content_Encoding="zstd")
-
-
-def _bad_zstd(handler: _Handler, query: dict[str, str], count: int) -> None:
-    handler.answer(b"this is no zstd stream" * 10, Content_Encoding="zstd")
-
-
 def _slow_redirects(handler: _Handler, query: dict[str, str], count: int) -> None:
     """Each a little later, to an address of its own, for ever."""
     time.sleep(0.01)
     handler.answer(b"", "302 Found", None, Location=f"/slow-redirects?{count}")
-
-
-def _gzip(handler: _Handler, query: dict[str, str], count: int) -> None:
-    handler.answer(gzip.compress(PAGE), Content_Encoding="gzip")
 
 
 def _bad_gzip(handler: _Handler, query: dict[str, str], count: int) -> None:
@@ -264,15 +241,6 @@ def _bad_gzip(handler: _Handler, query: dict[str, str], count: int) -> None:
 def _coded(handler: _Handler, query: dict[str, str], count: int) -> None:
     coding, body = handler.server.coded
     handler.answer(body, query.get("status", "200 OK"), Content_Encoding=coding)
-
-
-def _codings(handler: _Handler, query: dict[str, str], count: int) -> None:
-    """A page by gzip so many times over, said in lines that `said` has divided by `|`."""
-    body = PAGE
-    for _ in range(int(query["times"])):
-        body = gzip.compress(body)
-    said = "".join(f"Content-Encoding: {each}\r\n" for each in query["said"].split("|"))
-    handler.send(f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n{said}\r\n".encode() + body)
 
 
 def _unyielding(handler: _Handler, query: dict[str, str], count: int) -> bool:
@@ -335,14 +303,9 @@ _BEHAVIOURS: dict[str, Behaviour] = {
     "/large": _large,
     "/padded": _padded,
     "/bomb": _bomb,
-    "/bomb-br": _bomb_br,
-    "/zstd": _zstd,
-    "/bad-zstd": _bad_zstd,
     "/slow-redirects": _slow_redirects,
-    "/gzip": _gzip,
     "/bad-gzip": _bad_gzip,
     "/coded": _coded,
-    "/codings": _codings,
     "/unyielding": _unyielding,
     "/headers": _headers,
     "/validated": _validated,

@@ -11,6 +11,11 @@ from pipelines.fetch import CrawlOptions, Page
 OPTIONS = CrawlOptions(allow_networks=("127.0.0.0/8",), total_timeout=60, retries=0, backoff=0.01)
 
 
+def do(action: str, **params: Any) -> dict[str, Any]:
+    """An action of a trace."""
+    return {"action": action, "params": params}
+
+
 def visited(
     url: str, *traces: dict[str, Any] | Action, options: CrawlOptions = OPTIONS, images: bool = False, again: int = 1
 ) -> list[Page]:

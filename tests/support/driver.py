@@ -80,3 +80,9 @@ def finish(process: subprocess.Popen[str], code: int) -> list[dict[str, Any]]:
 
 def await_end(pids: list[int]) -> None:
     wait_until(lambda: not running(pids), PATIENCE_SECONDS)
+
+
+def run_driver(tmp_path: Path, content: dict[str, Any], code: int = 0) -> list[dict[str, Any]]:
+    """Run the driver to its end with this exit code; return the lines of its log."""
+    with driver(tmp_path, content) as process:
+        return finish(process, code)

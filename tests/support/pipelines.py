@@ -21,9 +21,11 @@ from pipelines.language.json_values import list_records
 from pipelines.local.engine_choice import choose_engine
 from pipelines.local.runner import LocalRunner
 from pipelines.pipeline import Pipeline, check_yaml
+from pipelines.planning.plan import Plan
 from pipelines.spark.dataframes import to_records
 from pipelines.spark.runner import SparkRunner
 from pipelines.transforms.transform import Transforms
+from tests.support.fetching import LOOPBACK
 
 REVIEWS = """product,text,date,seen on
 lamp,I love it,2026-02-03,03.02.2026
@@ -32,8 +34,15 @@ lamp,It is a lamp,2026-02-28T10:00:00Z,28.02.2026
 lamp,,2026-02-01,01.02.2026
 cup,Not good,soon,soon
 """
+TITLE = "{stage: extract, args: [{selector: h1, as: title}]}"
 Rows = list[dict[str, Any]]
 Run = Callable[..., Rows]
+Make = Callable[[PlanRun], LocalRunner | SparkRunner]
+
+
+def make_context(plan: Plan, **more: Any) -> RunContext:
+    """Return the context of a run that may fetch from this machine."""
+    return RunContext(fetch=make_fetch_options(plan.options, LOOPBACK), **more)
 
 
 def make_runner(get_spark: Callable[[], SparkSession], folder: Path, engine: EngineName = EngineName.AUTO) -> Run:
@@ -51,9 +60,10 @@ def make_runner(get_spark: Callable[[], SparkSession], folder: Path, engine: Eng
         **parameters: str,
     ) -> Rows:
         plan = Pipeline.from_yaml(text).plan(parameters, Transforms(transforms or {}))
-        fetch = make_fetch_options(plan.options, ("127.0.0.0/8",))
         context = context or RunContext(files=FileFolder(str(folder / "spindle_files"), "spindle_files"))
-        context = replace(context, fetch=fetch, cache=make_cache_options(plan.options, context.cache))
+        context = replace(
+            context, fetch=make_context(plan).fetch, cache=make_cache_options(plan.options, context.cache)
+        )
         choice = choose_engine(plan)
         if engine is EngineName.SPARK and choice.runs_on_spark:
             pytest.skip("it runs on Spark anyway")
@@ -67,6 +77,12 @@ def make_runner(get_spark: Callable[[], SparkSession], folder: Path, engine: Eng
         return found
 
     return run
+
+
+def crawl(url: str, *stages: str, options: str = "") -> str:
+    """Return a pipeline that fetches an address, with stages from its third line on; `options` are those of spindle."""
+    listed = "".join(f"- {stage}\n" for stage in stages)
+    return f"fetch: {{url: '{url}'}}\npipeline:\n{listed}" + (f"spindle: {{{options}}}\n" if options else "")
 
 
 def load_table(folder: Path, csv: str, stages: str) -> str:

@@ -11,8 +11,12 @@ from pipelines.trial import Trial
 from tests.support.fetching import LOOPBACK
 
 
+def open_trial(plan: Plan, max_pages: int = 100, **options: Any) -> Trial:
+    return Trial(plan, make_fetch_options(plan.options, LOOPBACK), max_pages, **options)
+
+
 def try_rows(pipeline: Plan | str, max_pages: int = 100, **options: Any) -> list[dict[str, Any]]:
     """Return the rows that a trial of the plan or of the text of a pipeline gives."""
     plan = Pipeline.from_yaml(pipeline).plan() if isinstance(pipeline, str) else pipeline
-    with Trial(plan, make_fetch_options(plan.options, LOOPBACK), max_pages, **options) as trial:
+    with open_trial(plan, max_pages, **options) as trial:
         return [dict(row.values) for row in trial.iter_rows()]

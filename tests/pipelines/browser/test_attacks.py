@@ -15,12 +15,12 @@ import pytest
 
 from pipelines.browser.actions import Action, Browsing, Visit
 from pipelines.browser.fetcher import BrowserFetcher
-from tests.support.browser import OPTIONS, visited
+from tests.support.browser import OPTIONS, do, visited
 from tests.support.browser_site import BrowserSite, serve_browser_site
 from tests.support.service import wait_until
 
 GUARDED = replace(OPTIONS, allow_networks=("127.0.0.1/32",))
-WAIT = {"action": "wait", "params": {"seconds": 1}}
+WAIT = do("wait", seconds=1)
 ANSWER = b"HTTP/1.1 200 OK\r\nAccess-Control-Allow-Origin: *\r\nContent-Length: 6\r\nConnection: close\r\n\r\nsecret"
 
 
@@ -202,7 +202,7 @@ def test_a_name_that_changes_its_address_leads_nowhere_else(
 
 @pytest.mark.parametrize("path", ["/file", "/data"])
 def test_a_page_leads_to_no_file(browser_site: BrowserSite, path: str) -> None:
-    traces = [WAIT, {"action": "click", "params": {"selector": "a", "optional": True, "timeout": 0.5}}, WAIT]
+    traces = [WAIT, do("click", selector="a", optional=True, timeout=0.5), WAIT]
     [page] = visited(browser_site.url + path, *traces)
     assert b"root:" not in page.body
     assert (page.error, page.url) == (None, browser_site.url + path)
@@ -219,7 +219,7 @@ def test_only_the_web_is_visited(url: str) -> None:
     assert page.error == f"'{url}' is not an http or https address"
 
 
-SCROLL = {"action": "scroll_to_bottom", "params": {"seconds": 1, "pauseMs": 10}}
+SCROLL = do("scroll_to_bottom", seconds=1, pauseMs=10)
 
 
 @pytest.mark.parametrize("value", ["new Date(8.64e15)", "10n ** 5000n", "{valueOf: () => 5, more: new Date(8.64e15)}"])

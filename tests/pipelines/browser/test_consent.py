@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.pipelines.browser.test_visits import texts
-from tests.support.browser import visited
+from tests.support.browser import do, visited
 from tests.support.scripted_site import ScriptedSite
 
-REFUSE = {"action": "dismiss_consent", "params": {"seconds": 3}}
-SCROLL = {"action": "scroll_to_bottom", "params": {"pauseMs": 100}}
+REFUSE = do("dismiss_consent", seconds=3)
+SCROLL = do("scroll_to_bottom", pauseMs=100)
 # the page forgets to let itself be scrolled again
 WALL = """<style>body {{ position: fixed; overflow: hidden; }}</style>{banner}<script>
 const answer = kind => {{ fetch('/answered-' + kind); document.querySelector('{root}').remove(); }};
@@ -48,5 +48,5 @@ def test_a_notice_that_cannot_be_refused_is_a_failure_and_never_accepted(scripte
 
 
 def test_a_page_without_a_notice_is_read_as_it_is(scripted_site: ScriptedSite) -> None:
-    [page] = visited(f"{scripted_site.url}/framed", {"action": "dismiss_consent", "params": {"seconds": 1}})
+    [page] = visited(f"{scripted_site.url}/framed", do("dismiss_consent", seconds=1))
     assert (page.error, texts(page)) == (None, ["Outer"])

@@ -13,15 +13,12 @@ import pytest
 from cryptography import x509
 
 from pipelines.browser.chromium import close_chromium
-from tests.support.browser import OPTIONS, visited
+from tests.support.browser import OPTIONS, do, visited
 from tests.support.browser_site import BrowserSite
 from tests.support.certificates import DAY, Authority, create_certificate, serve_https
 
-CLICK = {"action": "click", "params": {"selector": "a"}}
-UNTIL_GONE = {
-    "action": "wait_for",
-    "params": {"selector": "body:not(:has-text('away-we-go'))", "state": "attached", "timeout": 60},
-}
+CLICK = do("click", selector="a")
+UNTIL_GONE = do("wait_for", selector="body:not(:has-text('away-we-go'))", state="attached", timeout=60)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from pipelines.fetch import Page
 from pipelines.fetch.failures import FailureReason, find_reason
 from tests.pipelines.browser.test_visits import texts
-from tests.support.browser import visited
+from tests.support.browser import do, visited
 from tests.support.scripted_site import ScriptedSite
 
 ITEMS = "/api/items"
@@ -23,15 +23,15 @@ def list_names(pages: list[Page]) -> list[str]:
 @pytest.mark.long
 @pytest.mark.parametrize("path", ["/listing", "/boxed"])
 def test_all_answers_of_a_scrolled_list_are_documents(scripted_site: ScriptedSite, path: str) -> None:
-    scroll = {"action": "scroll_to_bottom", "params": {"selector": "li", "pauseMs": 100}}
-    pages = visited(f"{scripted_site.url}{path}", scroll, {"action": "capture", "params": {"url": ITEMS}})
+    scroll = do("scroll_to_bottom", selector="li", pauseMs=100)
+    pages = visited(f"{scripted_site.url}{path}", scroll, do("capture", url=ITEMS))
     assert list_names(pages) == [f"item {number}" for number in range(1, 31)]
     assert [page.url for page in pages] == [f"{scripted_site.url}{ITEMS}?page={number}" for number in (1, 2, 3)]
     assert {(page.requested_url, page.status, page.error) for page in pages} == {(scripted_site.url + path, 200, None)}
 
 
 def test_a_page_without_such_an_answer_says_what_its_scripts_asked(scripted_site: ScriptedSite) -> None:
-    capture = {"action": "capture", "params": {"url": "/api/products", "timeout": 0.5}}
+    capture = do("capture", url="/api/products", timeout=0.5)
     [page] = visited(f"{scripted_site.url}/listing", capture)
     assert (page.error or "").startswith("no JSON came from an address that matches '/api/products'; other addresses")
     assert f"{scripted_site.url}{ITEMS}" in (page.error or "")
@@ -40,7 +40,7 @@ def test_a_page_without_such_an_answer_says_what_its_scripts_asked(scripted_site
 
 
 def test_a_page_with_fewer_answers_than_wanted_is_no_success(scripted_site: ScriptedSite) -> None:
-    some = {"action": "capture", "params": {"url": ITEMS}}
+    some = do("capture", url=ITEMS)
     for more in ({"url": ITEMS, "atLeast": 40, "timeout": 0.5}, {"url": "/api/prices", "timeout": 0.5}):
         [page] = visited(f"{scripted_site.url}/listing", some, {"action": "capture", "params": more})
         assert not page.ok
@@ -49,12 +49,12 @@ def test_a_page_with_fewer_answers_than_wanted_is_no_success(scripted_site: Scri
 
 
 def test_answers_with_the_status_of_an_error_are_failed_documents(scripted_site: ScriptedSite) -> None:
-    [page] = visited(f"{scripted_site.url}/broken", {"action": "capture", "params": {"url": "/api/"}})
+    [page] = visited(f"{scripted_site.url}/broken", do("capture", url="/api/"))
     assert (page.status, page.ok) == (410, False)
 
 
 def test_a_page_that_is_missing_is_a_failure_of_its_own(scripted_site: ScriptedSite) -> None:
-    [page] = visited(f"{scripted_site.url}/nowhere", {"action": "capture", "params": {"url": "/api/", "timeout": 0.2}})
+    [page] = visited(f"{scripted_site.url}/nowhere", do("capture", url="/api/", timeout=0.2))
     assert (page.status, page.url) == (404, f"{scripted_site.url}/nowhere")
 
 
@@ -63,12 +63,12 @@ def test_a_page_that_is_missing_is_a_failure_of_its_own(scripted_site: ScriptedS
 def test_scrolling_ends_with_enough_items_or_time(
     scripted_site: ScriptedSite, params: dict[str, Any], least: int, most: int
 ) -> None:
-    scroll = {"action": "scroll_to_bottom", "params": {"selector": "li", "pauseMs": 100, **params}}
+    scroll = do("scroll_to_bottom", selector="li", pauseMs=100, **params)
     [page] = visited(f"{scripted_site.url}/forever", scroll)
     assert least <= len(texts(page, "li")) <= most
 
 
 def test_a_list_that_scrolls_by_itself_is_read_to_its_end(scripted_site: ScriptedSite) -> None:
-    scroll = {"action": "scroll_to_bottom", "params": {"selector": "li", "pauseMs": 100}}
+    scroll = do("scroll_to_bottom", selector="li", pauseMs=100)
     [page] = visited(f"{scripted_site.url}/boxed", scroll)
     assert len(texts(page, "li")) == 30

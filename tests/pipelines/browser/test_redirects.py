@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,21 +18,9 @@ from pipelines.page_cache.options import CacheOptions
 from tests.support.browser import OPTIONS, visited
 from tests.support.browser_site import BrowserSite
 from tests.support.request_site import build_do, serve_requests
-from tests.support.site import Site, serve_site
+from tests.support.site import Site
 
 PAGES = {f"/{number}": f"<h1>{number}</h1>" for number in range(6)}
-
-
-@pytest.fixture
-def site() -> Iterator[Site]:
-    with serve_site() as site:
-        yield site
-
-
-@pytest.fixture
-def other() -> Iterator[Site]:
-    with serve_site() as other:
-        yield other
 
 
 def by_leave(

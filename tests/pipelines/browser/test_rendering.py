@@ -8,16 +8,14 @@ from typing import Any
 
 import pytest
 
-from pipelines.contract.context import RunContext
-from pipelines.engine.options import make_fetch_options
 from pipelines.engine.rendering import describe_rendering
 from pipelines.engine.run import Run
 from pipelines.errors import PipelineError
 from pipelines.local.runner import LocalRunner
 from pipelines.pipeline import Pipeline
-from pipelines.trial import Trial
-from tests.support.fetching import LOOPBACK
+from tests.support.pipelines import crawl, make_context
 from tests.support.site import Site, serve_site
+from tests.support.trials import open_trial
 
 PAGES_OF_TEMPLATE = 6
 SCRIPT = "<script>document.querySelector('section').innerHTML += '<b class=price>' + 2 + '</b>'</script>"
@@ -47,7 +45,7 @@ def site() -> Iterator[Site]:
 
 def run(text: str, selectors: str | None = None) -> tuple[list[dict[str, Any]], Mapping[str, str]]:
     plan = Pipeline.from_yaml(text).plan()
-    context = RunContext(fetch=make_fetch_options(plan.options, LOOPBACK), selectors=selectors)
+    context = make_context(plan, selectors=selectors)
     with Run(plan, context) as run:
         rows = LocalRunner(run).collect().to_pylist()
         learned = {name: each for counts in run.get_counts().values() for name, each in counts.rendering.items()}
@@ -70,22 +68,20 @@ def test_only_pages_of_the_template_that_needs_it_are_rendered(site: Site, tmp_p
     assert sum(site.requests[f"/note{n}"] for n in range(PAGES_OF_TEMPLATE)) == PAGES_OF_TEMPLATE  # known from before
 
 
-def test_a_pipeline_has_a_default_for_its_stages(site: Site) -> None:
-    by_stage = TEXT.replace("URL", site.url).replace("RENDER", "auto")
-    expected, _ = run(by_stage)
-    by_default = by_stage.replace(", {render: auto}", "") + "spindle: {render: auto}\n"
-    rows, learned = run(by_default)
-    assert rows == expected
-    assert "because .price is made by script" in describe_rendering(learned)
-    stages = "[{stage: join, args: [a, {render: never}]}, {stage: join, args: [a, {headers: {X-A: b}}]}]"
-    plan = Pipeline.from_yaml(f"fetch: {{url: http://a/}}\npipeline: {stages}\nspindle: {{render: always}}").plan()
-    browsing = [step.stage is not None and step.stage.fetching.browsing is not None for step in plan.steps]
-    assert browsing[:3] == [True, False, False]
+def test_a_pipeline_has_a_default_for_its_stages() -> None:
+    def plan(first: str, second: str, default: str) -> list[tuple[bool, bool]]:
+        stages = (f"{{stage: join, args: [a{each}]}}" for each in (first, second))
+        plan = Pipeline.from_yaml(crawl("http://a/", *stages, options=f"render: {default}")).plan()
+        fetching = [step.stage.fetching for step in plan.steps if step.stage][:3]
+        return [(each.browsing is not None, each.scripts is not None) for each in fetching]
+
+    assert plan("", ", {render: auto}", "auto") == [(False, True)] * 3
+    assert plan(", {render: never}", ", {headers: {X-A: b}}", "always") == [(True, False)] + [(False, False)] * 2
 
 
 def test_a_trial_renders_the_same_pages(site: Site) -> None:
     plan = Pipeline.from_yaml(TEXT.replace("URL", site.url).replace("RENDER", "auto")).plan()
-    with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 4) as trial:
+    with open_trial(plan, 4) as trial:
         rows = [row.values for row in trial.iter_rows()]
         learned = {name: each for counts in trial.counts.values() for name, each in counts.rendering.items()}
     assert rows == [

@@ -15,82 +15,50 @@ from pipelines.fetch.files import FileFolder
 from pipelines.page_cache.options import CacheOptions
 from pipelines.pipeline import Pipeline
 from tests.support.browser_site import BrowserSite
-from tests.support.pipelines import Run
+from tests.support.pipelines import TITLE, Run, crawl
 
 ONE, TWO = "One, by script", "Two"
 
 
-@pytest.mark.parametrize("name", ["visit_join", "VISITJOIN"])
-def test_names_of_browser_stages_ignore_case_and_underscores(name: str) -> None:
-    text = "fetch: {url: 'http://a.test/'}\npipeline: [{stage: NAME, args: [a]}]\nspindle: {keepColumns: [_url]}"
-    plans = [Pipeline.from_yaml(text.replace("NAME", each)).plan({}) for each in ("visitJoin", name)]
-    assert plans[0].steps[1].stage == plans[1].steps[1].stage
+def read_stage(stage: str) -> object:
+    """Return a browser's stage as a pipeline reads it."""
+    return Pipeline.from_yaml(crawl("http://a.test/", stage, options="keepColumns: [_url]")).plan().steps[1].stage
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("{stage: visitJoin, args: [a]}", "{stage: visit_join, args: [a]}"),
+        ("{stage: visitJoin, args: [a]}", "{stage: VISITJOIN, args: [a]}"),
+        ("{stage: visitExplore, args: [a, 2]}", "{stage: visit_explore, args: [a, {depth: 2}]}"),
+        ("{stage: visitExplore, args: [a, 2]}", "{stage: visitExplore, args: {selector: a, depth: 2, traces: []}}"),
+    ],
+)
+def test_names_ignore_case_and_underscores_and_forms_of_arguments_are_equal(one: str, other: str) -> None:
+    assert read_stage(one) == read_stage(other)
 
 
 def test_join_in_the_browser_gives_a_row_per_link(run: Run, browser_site: BrowserSite) -> None:
-    rows = run(
-        """
-fetch: {url: "${BASE}/"}
-pipeline:
-  - {stage: visitJoin, args: ["li a", {joinType: inner}]}
-  - {stage: extract, args: [{selector: h1, as: title}]}
-spindle: {keepColumns: [_url, _linkText, _status]}
-""",
-        BASE=browser_site.url,
-    )
-    assert [tuple(row.values()) for row in rows] == [
-        (ONE, f"{browser_site.url}/one", "One", 200),
-        (TWO, f"{browser_site.url}/two", "Two", 200),
-    ]
-
-
-@pytest.mark.parametrize("arguments", ["[a, {depth: 2}]", "{selector: a, depth: 2, traces: []}"])
-def test_forms_of_the_arguments_of_explore_are_equal(arguments: str) -> None:
-    text = """
-fetch: {url: "http://a.test/"}
-pipeline: [{stage: visit_explore, args: ARGUMENTS}]
-spindle: {keepColumns: [_url]}
-"""
-    plans = [Pipeline.from_yaml(text.replace("ARGUMENTS", each)).plan({}) for each in ("[a, 2]", arguments)]
-    assert plans[0].steps[1].stage == plans[1].steps[1].stage
+    base, join = browser_site.url, '{stage: visitJoin, args: ["li a", {joinType: inner}]}'
+    rows = run(crawl(f"{base}/", join, TITLE, options="keepColumns: [_url, _linkText, _status]"))
+    assert [tuple(row.values()) for row in rows] == [(ONE, f"{base}/one", "One", 200), (TWO, f"{base}/two", "Two", 200)]
 
 
 def test_explore_in_the_browser_visits_each_page_once(run: Run, browser_site: BrowserSite) -> None:
     browser_site.requests.clear()
-    rows = run(
-        """
-fetch: {url: "${BASE}/"}
-pipeline:
-  - {stage: visit_explore, args: [a, 2]}
-  - {stage: extract, args: [{selector: h1, as: title}]}
-spindle: {keepColumns: [_depth]}
-""",
-        BASE=browser_site.url,
-    )
+    explore = "{stage: visit_explore, args: [a, 2]}"
+    rows = run(crawl(f"{browser_site.url}/", explore, TITLE, options="keepColumns: [_depth]"))
     assert [tuple(row.values()) for row in rows] == [("Home", 0), (ONE, 1), (TWO, 1), ("Three", 2)]
     assert [browser_site.requests[path] for path in ("/one", "/two", "/three")] == [1, 1, 1]
 
 
-@pytest.mark.parametrize("fetched", ["", "  traces:\n    - {factory: WAIT, params: {seconds: 0.05}}\n"])
-def test_without_a_prefix_the_pipelines_fetch_decides(run: Run, browser_site: BrowserSite, fetched: str) -> None:
-    rows = run(
-        f"""
-fetch:
-  url: "${{BASE}}/"
-{fetched}pipeline:
-  - {{stage: join, args: ["li a"]}}
-  - {{stage: extract, args: [{{selector: h1, as: title}}]}}
-  - {{stage: explore, args: [a, 1]}}
-  - {{stage: extract, args: [{{selector: h1, as: deeper}}]}}
-""",
-        BASE=browser_site.url,
-    )
-    by_script = ONE if fetched else None
-    assert [tuple(row.values()) for row in rows] == [
-        (by_script, by_script),
-        (TWO, TWO),
-        (TWO, "Three"),
-    ]
+@pytest.mark.parametrize("traces", ["", ", traces: [{factory: WAIT, params: {seconds: 0.05}}]"])
+def test_without_a_prefix_the_pipelines_fetch_decides(run: Run, browser_site: BrowserSite, traces: str) -> None:
+    deeper = "{stage: explore, args: [a, 1]}", TITLE.replace("as: title", "as: deeper")
+    text = crawl(f"{browser_site.url}/", '{stage: join, args: ["li a"]}', TITLE, *deeper)
+    rows = run(text.replace("/'}", f"/'{traces}}}", 1))
+    by_script = ONE if traces else None
+    assert [tuple(row.values()) for row in rows] == [(by_script, by_script), (TWO, TWO), (TWO, "Three")]
 
 
 def test_the_plan_shows_the_chosen_options(browser_site: BrowserSite) -> None:
@@ -147,17 +115,11 @@ pipeline:
 
 @pytest.mark.long
 def test_pages_that_fail_are_rows_with_an_error(run: Run, browser_site: BrowserSite) -> None:
-    rows = run(
-        """
-fetch: {url: "${BASE}/"}
-pipeline:
-  - {stage: extract, args: [{selector: "li:first-child a", method: href, as: one}]}
-  - stage: visitJoin
-    args: ["li a", {traces: [{action: click, params: {selector: "a[href='/three']", timeout: 3}}]}]
-spindle: {keepColumns: [_status, _error], maxFailureRatio: 0.5}
-""",
-        BASE=browser_site.url,
-    )
+    first = '{stage: extract, args: [{selector: "li:first-child a", method: href, as: one}]}'
+    click = """{action: click, params: {selector: "a[href='/three']", timeout: 3}}"""
+    join = f'{{stage: visitJoin, args: ["li a", {{traces: [{click}]}}]}}'
+    kept = "keepColumns: [_status, _error], maxFailureRatio: 0.5"
+    rows = run(crawl(f"{browser_site.url}/", first, join, options=kept))
     one = f"{browser_site.url}/one"
     error = "action 1, click a[href='/three']: nothing to act on came within 3 s"
     assert [tuple(row.values()) for row in rows] == [(one, 200, error), (one, 200, None)]
@@ -165,39 +127,23 @@ spindle: {keepColumns: [_status, _error], maxFailureRatio: 0.5}
 
 def test_half_characters_of_a_page_end_no_run(run: Run, browser_site: BrowserSite) -> None:
     half = "'a\\ud800b'"
-    throws = f"scrollBy = () => {{ throw new Error({half}) }}"
     browser_site.pages["/half"] = (
         f"<a href=/throws>a</a><h1></h1><script>document.querySelector('h1').append({half})</script>"
     )
-    browser_site.pages["/throws"] = f"<script>{throws}</script>"
-    rows = run(
-        """
-fetch: {url: "${BASE}/half", traces: []}
-pipeline:
-  - {stage: extract, args: [{selector: h1, as: title}]}
-  - {stage: visitJoin, args: [a, {traces: [{action: scroll_to_bottom}]}]}
-spindle: {keepColumns: [_error], maxFailureRatio: 1}
-""",
-        BASE=browser_site.url,
-    )
+    browser_site.pages["/throws"] = f"<script>scrollBy = () => {{ throw new Error({half}) }}</script>"
+    join = "{stage: visitJoin, args: [a, {traces: [{action: scroll_to_bottom}]}]}"
+    text = crawl(f"{browser_site.url}/half", TITLE, join, options="keepColumns: [_error], maxFailureRatio: 1")
+    rows = run(text.replace("/half'", "/half', traces: []"))
     assert [tuple(row.values()) for row in rows] == [("a\ufffdb", None)]
 
 
 def test_visits_keep_to_robots_txt_and_fetch_no_page_twice(run: Run, browser_site: BrowserSite) -> None:
     browser_site.requests.clear()
     browser_site.pages["/robots.txt"] = "User-agent: Spindle\nDisallow: /two\n"
-    rows = run(
-        """
-pipeline:
-  - {stage: visit, args: ["${BASE}/"]}
-  - {stage: visitJoin, args: ["li a"]}
-  - {stage: extract, args: [{selector: h1, as: title}]}
-  - {stage: visit, args: ["${BASE}/one"]}
-  - {stage: extract, args: [{selector: h1, as: again}]}
-spindle: {maxFailureRatio: 1}
-""",
-        BASE=browser_site.url,
-    )
+    visit = f"{{stage: visit, args: ['{browser_site.url}/%s']}}"
+    again = TITLE.replace("as: title", "as: again")
+    stages = visit % "", "{stage: visitJoin, args: ['li a']}", TITLE, visit % "one", again
+    rows = run(f"pipeline: [{', '.join(stages)}]\nspindle: {{maxFailureRatio: 1}}")
     del browser_site.pages["/robots.txt"]
     assert [tuple(row.values()) for row in rows] == [(ONE, ONE), (None, ONE)]
     assert [browser_site.requests[path] for path in ("/one", "/two")] == [1, 0]
@@ -222,14 +168,8 @@ pipeline: [{stage: extract, args: [{selector: h1, as: title}]}]
 def test_workers_share_a_host_by_their_tabs(run: Run, browser_site: BrowserSite) -> None:
     browser_site.at_once = 0
     browser_site.pages["/many"] = "".join(f"<a href='/gather?{number}'>a</a>" for number in range(48))
-    rows = run(
-        """
-fetch: {url: "${BASE}/many"}
-pipeline: [{stage: visitJoin, args: [a, inner]}]
-spindle: {engine: spark, keepColumns: [_status]}
-""",
-        BASE=browser_site.url,
-    )
+    options = "engine: spark, keepColumns: [_status]"
+    rows = run(crawl(f"{browser_site.url}/many", "{stage: visitJoin, args: [a, inner]}", options=options))
     assert [row["_status"] for row in rows] == [200] * 48
     assert browser_site.impatient < 8, "a worker has four tabs; the other one's came late"
 
@@ -289,21 +229,8 @@ def test_every_fault_of_a_trace_has_its_line() -> None:
 @pytest.mark.parametrize(
     "selector",
     [
-        "a[b='x >> y'] >> li",
-        "text=It's [",
-        "//a[",
-        "li >> text=(",
-        "'quoted (",
-        ":has-text('(') >> nth=0",
-        r"a\(b",
-        "a[href=x]",
-        "> a",
-        "..",
-        "xpath=(//a",
-        "a:not([b]) >> ..",
-        "a${X}[",
-        'p:text("It\'s")',
-        "li>>a",
+        *("a[b='x >> y'] >> li", "text=It's [", "//a[", "li >> text=(", "'quoted (", ":has-text('(') >> nth=0"),
+        *(r"a\(b", "a[href=x]", "> a", "..", "xpath=(//a", "a:not([b]) >> ..", "a${X}[", 'p:text("It\'s")', "li>>a"),
     ],
 )
 def test_a_selector_for_the_browser_is_accepted(selector: str) -> None:

@@ -19,7 +19,7 @@ from pipelines.extract import Document, compile_selector
 from pipelines.fetch import Page
 from pipelines.language.nodes import parse
 from pipelines.registry import ENGINE
-from tests.support.browser import OPTIONS, visited
+from tests.support.browser import OPTIONS, do, visited
 from tests.support.browser_site import BrowserSite
 
 
@@ -97,7 +97,7 @@ def test_the_crawler_says_who_it_is(browser_site: BrowserSite) -> None:
 def test_images_fonts_and_media_are_loaded_only_when_asked_for(browser_site: BrowserSite) -> None:
     heavy = ("/i.png", "/v.mp4", "/f.woff2")
     browser_site.requests.clear()
-    visited(f"{browser_site.url}/media", {"action": "wait", "params": {"seconds": 0.3}})
+    visited(f"{browser_site.url}/media", do("wait", seconds=0.3))
     assert [browser_site.requests[path] for path in heavy] == [0, 0, 0]
 
     class AllAsked(Action):
@@ -114,43 +114,22 @@ def test_images_fonts_and_media_are_loaded_only_when_asked_for(browser_site: Bro
 
 @pytest.mark.long
 def test_popups_dialogs_and_service_workers_come_to_nothing(browser_site: BrowserSite) -> None:
-    [page] = visited(f"{browser_site.url}/popup", {"action": "wait", "params": {"seconds": 0.2}})
+    [page] = visited(f"{browser_site.url}/popup", do("wait", seconds=0.2))
     assert (texts(page), page.url) == (["Popup"], f"{browser_site.url}/popup")
-    visited(f"{browser_site.url}/worker", {"action": "wait", "params": {"seconds": 0.2}})
+    visited(f"{browser_site.url}/worker", do("wait", seconds=0.2))
     assert browser_site.requests["/sw.js"] == 0
 
 
 OUT = "#out"
 ACTIONS_AND_WHAT_THEY_DO: list[tuple[list[dict[str, Any]], str, list[str]]] = [
-    ([{"action": "click", "params": {"selector": "#next"}}], "li", ["item 2.1", "item 2.2"]),
-    (
-        [
-            {"action": "click", "params": {"selector": "#late"}},
-            {"factory": "WaitFor", "params": {"selector": ".came"}},
-        ],
-        OUT,
-        ["came"],
-    ),
-    (
-        [
-            {"action": "TYPE", "params": {"selector": "input", "text": "lamp"}},
-            {"action": "press", "params": {"key": "Enter", "selector": "input"}},
-        ],
-        OUT,
-        ["searched lamp"],
-    ),
-    (
-        [
-            {"action": "type", "params": {"selector": "input", "text": "cup", "delay_ms": 5}},
-            {"action": "Press", "params": {"key": "Enter"}},
-        ],
-        OUT,
-        ["searched cup"],
-    ),
-    ([{"action": "select", "params": {"selector": "select", "value": "Cups"}}], OUT, ["chose c"]),
-    ([{"action": "hover", "params": {"selector": "h1"}}], OUT, ["hovered"]),
-    ([{"action": "click", "params": {"selector": "#absent", "optional": True, "timeout": 0.1}}], OUT, [""]),
-    ([{"action": "wait_for", "params": {"selector": ".came", "state": "detached"}}], "h1", ["Shop"]),
+    ([do("click", selector="#next")], "li", ["item 2.1", "item 2.2"]),
+    ([do("click", selector="#late"), {"factory": "WaitFor", "params": {"selector": ".came"}}], OUT, ["came"]),
+    ([do("TYPE", selector="input", text="lamp"), do("press", key="Enter", selector="input")], OUT, ["searched lamp"]),
+    ([do("type", selector="input", text="cup", delay_ms=5), do("Press", key="Enter")], OUT, ["searched cup"]),
+    ([do("select", selector="select", value="Cups")], OUT, ["chose c"]),
+    ([do("hover", selector="h1")], OUT, ["hovered"]),
+    ([do("click", selector="#absent", optional=True, timeout=0.1)], OUT, [""]),
+    ([do("wait_for", selector=".came", state="detached")], "h1", ["Shop"]),
 ]
 
 
@@ -176,9 +155,7 @@ def test_a_trace_that_begins_with_a_visit_needs_no_url(browser_site: BrowserSite
     base = browser_site.url
     browser_site.requests.clear()
     [page] = visited(
-        f"{base}/three",
-        {"action": "visit", "params": {"url": f"{base}/two", "cooldown": 0.1}},
-        {"action": "visit"},
+        f"{base}/three", {"action": "visit", "params": {"url": f"{base}/two", "cooldown": 0.1}}, {"action": "visit"}
     )
     assert (page.url, texts(page)) == (f"{base}/three", ["Three"])
     assert (browser_site.requests["/two"], browser_site.requests["/three"]) == (1, 1)
@@ -186,9 +163,7 @@ def test_a_trace_that_begins_with_a_visit_needs_no_url(browser_site: BrowserSite
 
 def test_a_click_that_leads_to_another_page_is_followed(browser_site: BrowserSite) -> None:
     [page] = visited(
-        f"{browser_site.url}/shop",
-        {"action": "click", "params": {"selector": "a.away"}},
-        {"action": "wait_for", "params": {"selector": "h1:has-text('Mozilla')"}},
+        f"{browser_site.url}/shop", do("click", selector="a.away"), do("wait_for", selector="h1:has-text('Mozilla')")
     )
     assert (page.url, page.status) == (f"{browser_site.url}/agent", 200)
 
@@ -197,7 +172,7 @@ def test_each_snapshot_is_a_page_and_a_screenshot_is_a_value(browser_site: Brows
     first, second = visited(
         f"{browser_site.url}/shop",
         {"action": "snapshot"},
-        {"action": "click", "params": {"selector": "#next"}},
+        do("click", selector="#next"),
         {"action": "screenshot", "params": {"as": "picture", "full_page": True}},
         {"action": "Snapshot"},
     )
@@ -245,13 +220,10 @@ def test_a_status_of_an_error_is_kept_and_a_busy_server_asked_again(browser_site
 
 def test_an_action_that_fails_is_named(browser_site: BrowserSite) -> None:
     url = f"{browser_site.url}/shop"
-    [page] = visited(url, {"action": "wait"} | {"params": {"seconds": 0}}, {"action": "click"} | ABSENT)
+    [page] = visited(url, do("wait", seconds=0), do("click", selector=".absent", timeout=0.2))
     assert (page.error, page.status) == ("action 2, click .absent: nothing to act on came within 0.2 s", 200)
-    [page] = visited(url, {"action": "press", "params": {"key": "Nonsense"}})
+    [page] = visited(url, do("press", key="Nonsense"))
     assert page.error.startswith("action 1, press Nonsense: ")
-
-
-ABSENT = {"params": {"selector": ".absent", "timeout": 0.2}}
 
 
 def test_a_tab_that_cannot_be_opened_is_no_crash_of_the_page(
@@ -342,14 +314,14 @@ def test_every_example_of_the_documentation_works(browser_site: BrowserSite, nam
 
 def test_a_selector_of_an_action_has_a_greatest_length() -> None:
     with pytest.raises(ValueError, match="not a selector: it has 10,002 characters, and may have 10,000"):
-        read_action({"action": "click", "params": {"selector": "a" * 10_000 + "()"}})
+        read_action(do("click", selector="a" * 10_000 + "()"))
 
 
 @pytest.mark.parametrize(
     "selector", ["text=a]", "css=[a >> b)", "a >> //b)", "a >> xpath = b)", "  'a]'", "a >> 'b' >> c)"]
 )
 def test_selectors_that_are_not_css_are_left_to_playwright(selector: str) -> None:
-    assert read_action({"action": "click", "params": {"selector": selector}})
+    assert read_action(do("click", selector=selector))
 
 
 def test_actions_are_found_in_every_spelling() -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.contract.context import RunContext
-from pipelines.engine.options import make_fetch_options
 from pipelines.engine.run import Run
 from pipelines.local.runner import LocalRunner
 from pipelines.pipeline import Pipeline
+from tests.support.pipelines import make_context
 from tests.support.search_engines import serve_search
 from tests.support.site import Site
 
@@ -28,7 +27,7 @@ MAP = "<sitemapindex>{}</sitemapindex>".format("".join(f"<sitemap><loc>/{n}.xml<
 
 def find_gap(site: Site, text: str, pages: dict[str, str | int], limit: int | None = None) -> str | None:
     plan = Pipeline.from_yaml(text).plan({"BASE": site.serve({**PAGES, **pages})})
-    context = RunContext(fetch=make_fetch_options(plan.options, ("127.0.0.0/8",)), limit=limit)
+    context = make_context(plan, limit=limit)
     with Run(plan, context) as run:
         LocalRunner(run).collect()
         return run.find_gap()

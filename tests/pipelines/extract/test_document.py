@@ -269,11 +269,6 @@ class TestWhatIsNotHtml:
             assert isinstance(root.html(), str)
             assert root.first("table") is None
 
-    @pytest.mark.parametrize("body", [b"<!DOCTYPE html><p>x", b"  <html><p>x", b"<P>x", b"\xef\xbb\xbf<!-- c --><p>x"])
-    def test_html_without_a_content_type_is_detected(self, body: bytes) -> None:
-        element = document(body, content_type=None).root.first("p")
-        assert element.text() == "x"
-
 
 class TestBadPages:
     @pytest.mark.parametrize(

@@ -99,12 +99,7 @@ def test_members_are_attributes() -> None:
     assert found is not None
     assert METHODS.find("attr").thing.of_element(found, "name") == "Lamp"
     attrs = METHODS.find("attrs").thing.of_element(found, None)
-    assert attrs == {
-        "name": "Lamp",
-        "price": "12.5",
-        "url": "/lamp",
-        "tags": '["a", "b"]',
-    }
+    assert attrs == {"name": "Lamp", "price": "12.5", "url": "/lamp", "tags": '["a", "b"]'}
     assert METHODS.find("attr").thing.of_element(found, "old") is None
     assert found.link("url") == "https://shop.example/lamp"
 

@@ -268,13 +268,7 @@ def test_contains_reads_no_text_without_the_word(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(
-    "selector",
-    [
-        "ж" * 1_000_000,
-        "\\41" * 300_000,
-        f"[a{' ' * 1_000_000}b]",
-        f":nth-child(2n{' ' * 1_000_000}of b)",
-    ],
+    "selector", ["ж" * 1_000_000, "\\41" * 300_000, f"[a{' ' * 1_000_000}b]", f":nth-child(2n{' ' * 1_000_000}of b)"]
 )
 def test_however_long_a_name_or_a_gap_it_is_read_once(selector: str) -> None:
     assert parse_selector(selector).selectors

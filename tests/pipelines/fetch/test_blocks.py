@@ -7,14 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.engine.options import make_fetch_options
 from pipelines.extract.rows import Fetched
 from pipelines.fetch.blocks import MARKERS, BlockSigns, find_block, mark_blocked
 from pipelines.fetch.page import Page
 from pipelines.pipeline import Pipeline
-from pipelines.trial import Trial
-from tests.support.fetching import LOOPBACK
 from tests.support.site import serve_site
+from tests.support.trials import open_trial
 
 PAGES = sorted((Path(__file__).parent / "blocked").glob("*.html"))
 
@@ -68,7 +66,7 @@ def test_blocked_pages_are_no_rows() -> None:
     }
     with serve_site() as site:
         plan = Pipeline.from_yaml(PIPELINE).plan({"B": site.serve(pages)})
-        with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 10) as trial:
+        with open_trial(plan, 10) as trial:
             rows = list(trial.iter_rows())
     assert [row.values["name"] for row in rows] == ["one", None, None]
     assert [(row.fetched.error or "").partition(" answered")[0] for row in rows] == [

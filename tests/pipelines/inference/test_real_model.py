@@ -38,12 +38,7 @@ class BriefClient(ModelClient):
     """A client whose answers are cut off early."""
 
     def ask(
-        self,
-        task: str,
-        data: str,
-        answer: type[Form],
-        budgets: Sequence[Budget] = (),
-        max_tokens: int = MOST_TOKENS,
+        self, task: str, data: str, answer: type[Form], budgets: Sequence[Budget] = (), max_tokens: int = MOST_TOKENS
     ) -> Form:
         return super().ask(task, data, answer, budgets, max_tokens)
 

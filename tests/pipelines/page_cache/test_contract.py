@@ -69,10 +69,6 @@ def test_pages_are_found_as_they_were_added(opened: Open) -> None:
     assert [other.lookup("", each.requested_url) for each in reversed(pages)] == pages[::-1]
 
 
-def test_a_page_that_was_never_added_is_none(opened: Open) -> None:
-    assert opened().lookup("", "http://shop.test/") is None
-
-
 def test_variants_are_separate_pages(opened: Open) -> None:
     store = opened()
     for variant in ("", "scroll"):

@@ -10,14 +10,13 @@ from typing import Any
 
 import pytest
 
-from pipelines.contract.context import RunContext
-from pipelines.engine.options import make_fetch_options
 from pipelines.engine.run import Run
 from pipelines.errors import RunError
 from pipelines.local.runner import LocalRunner
 from pipelines.page_cache.cache import list_stored_pages
 from pipelines.page_cache.options import CacheOptions, Replay
 from pipelines.pipeline import Pipeline
+from tests.support.pipelines import make_context
 from tests.support.site import Site, serve_site
 
 LOOPBACK = ("127.0.0.0/8",)
@@ -45,7 +44,7 @@ def site() -> Iterator[Site]:
 
 def run(text: str, cache: CacheOptions) -> list[dict[str, Any]]:
     plan = Pipeline.from_yaml(text).plan()
-    context = RunContext(fetch=make_fetch_options(plan.options, LOOPBACK), cache=cache)
+    context = make_context(plan, cache=cache)
     with Run(plan, context) as run:
         return LocalRunner(run).collect().to_pylist()
 

@@ -23,19 +23,9 @@ MANY = 8
 
 
 def make_page(number: int) -> Page:
-    body = f"<h1>{number}</h1> {SECRET}".encode() * 500
-    return Page(
-        f"https://shop.test/{number}?api_key=abc&page=1",
-        f"https://shop.test/item/{number}",
-        200,
-        None,
-        "text/html",
-        "utf-8",
-        body,
-        datetime(2026, 5, 1, 12, 30, 15, 123456, UTC),
-        (f"https://shop.test/old/{number}",),
-        HEAD,
-    )
+    body, at = f"<h1>{number}</h1> {SECRET}".encode() * 500, datetime(2026, 5, 1, 12, 30, 15, 123456, UTC)
+    asked, url, redirect = (f"https://shop.test/{path}{number}" for path in ("", "item/", "old/"))
+    return Page(f"{asked}?api_key=abc&page=1", url, 200, None, "text/html", "utf-8", body, at, (redirect,), HEAD)
 
 
 @pytest.fixture(scope="module")

@@ -8,11 +8,11 @@ import pytest
 
 from pipelines.errors import RunError
 from tests.support.archives import write_archive
+from tests.support.pipelines import TITLE
 from tests.support.runners import Runners
 from tests.support.site import Site
 from tests.support.trials import try_rows
 
-EXTRACT = "{stage: extract, args: [{selector: h1, as: title}]}"
 KEPT = "spindle: {keepColumns: [_requestedUrl, _status, _fetchedAt]}"
 ANSWERS: dict[str, str | int] = {
     "/a": "<h1>Apple</h1><a href=/live>live</a>",
@@ -36,7 +36,7 @@ def folder(site: Site, tmp_path: Path) -> Path:
 def test_an_archive_is_equal_on_both_runners_and_in_a_trial(
     runners: Runners, site: Site, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    text = f"pipeline: [{{stage: load_warc, args: ['{folder}', {{type: text/html}}]}}, {EXTRACT}]"
+    text = f"pipeline: [{{stage: load_warc, args: ['{folder}', {{type: text/html}}]}}, {TITLE}]"
     titles = ["Apple", "Beet", None, "Corn"]
     assert [row["title"] for row in try_rows(text)] == titles
     assert "3.warc.gz: it was cut" in caplog.text
@@ -50,21 +50,13 @@ def test_an_archive_is_equal_on_both_runners_and_in_a_trial(
 
 def test_links_of_archived_pages_are_fetched_from_the_web(runners: Runners, site: Site, folder: Path) -> None:
     for stage in ("{stage: join, args: [a, Inner]}", "{stage: explore, args: [a, 1]}"):
-        text = f"pipeline: [{{stage: load_warc, args: ['{folder}', {{include: '/a$'}}]}}, {stage}, {EXTRACT}]"
+        text = f"pipeline: [{{stage: load_warc, args: ['{folder}', {{include: '/a$'}}]}}, {stage}, {TITLE}]"
         assert try_rows(text)[-1] == {"title": "Live"}
         assert runners.run_locally(runners.plan(text)).requests == {"/live": 1}
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "problem"),
-    [
-        ("x.warc", b"", "it is empty"),
-        ("x.warc", b"no archive\n" * 9, "it is no WARC archive"),
-        ("missing", None, "there is no file"),
-    ],
-)
-def test_a_file_without_pages_is_an_error(tmp_path: Path, name: str, content: bytes | None, problem: str) -> None:
-    if content is not None:
-        (tmp_path / name).write_bytes(content)
-    with pytest.raises(RunError, match=problem):
-        try_rows(f"pipeline: [{{stage: load_warc, args: ['{tmp_path}/{name}']}}, {EXTRACT}]")
+def test_a_file_without_pages_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "x.warc").write_bytes(b"")
+    for name, problem in (("x.warc", "it is empty"), ("missing", "there is no file")):
+        with pytest.raises(RunError, match=problem):
+            try_rows(f"pipeline: [{{stage: load_warc, args: ['{tmp_path}/{name}']}}, {TITLE}]")

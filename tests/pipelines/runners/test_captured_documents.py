@@ -8,15 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.engine.options import make_fetch_options
 from pipelines.errors import PipelineError
 from pipelines.pipeline import Pipeline
-from pipelines.trial import Trial
 from tests.support.browser import visited
-from tests.support.fetching import LOOPBACK
 from tests.support.runners import Runners
 from tests.support.scripted_site import serve_scripted_site
-from tests.support.trials import try_rows
+from tests.support.trials import open_trial, try_rows
 
 EXAMPLE = Path(__file__).parents[3] / "examples/json-listing.yaml"
 
@@ -26,7 +23,7 @@ def test_the_rows_of_a_listing_are_those_of_its_json(runners: Runners) -> None:
     with serve_scripted_site() as site:
         plan = runners.plan(EXAMPLE.read_text(), SHOP=site.url)
         outcome = runners.assert_equal(plan)
-        with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 100) as trial:
+        with open_trial(plan) as trial:
             assert [row.value("name") for row in trial.iter_rows()] == [f"item {number}" for number in range(1, 31)]
     assert sum((outcome.stored or {}).values()) == 30
 

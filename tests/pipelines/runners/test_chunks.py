@@ -21,10 +21,10 @@ from pipelines.extract.patterns import SelectorFailed
 from pipelines.local.runner import LocalRunner
 from pipelines.pipeline import Pipeline
 from pipelines.spark.runner import SparkRunner
-from pipelines.trial import Trial
 from tests.support.fetching import LOOPBACK
 from tests.support.runners import Runners
 from tests.support.site import Site
+from tests.support.trials import open_trial
 
 WORDS = "which says enough about its subject to be taken for the text of a page by all that look for one. " * 3
 PAGE = f"""<html lang=de><head><title>Guide</title><meta name=author content="Ann Lee">
@@ -59,7 +59,7 @@ def read(runners: Runners, text: str) -> list[dict[str, Any]]:
     """Return the rows that both runners and a trial give."""
     plan = runners.plan(text)
     outcome = runners.assert_equal(plan)
-    with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 100) as trial:
+    with open_trial(plan) as trial:
         rows = [row.values for row in trial.iter_rows() if row.fetched.error is None]
     assert [row.get("id") for row in rows] == [row.get("id") for row in outcome.preview]
     return rows
@@ -166,7 +166,7 @@ def test_a_merge_removes_the_chunks_of_sections_that_are_gone(
     assert sorted(merge(text).column("id").to_pylist()) == wanted, kind
 
 
-@pytest.mark.parametrize("kind", ["local", "spark"])
+@pytest.mark.parametrize("kind", ["local", pytest.param("spark", marks=pytest.mark.long)])
 def test_a_merge_keeps_the_order_of_columns_and_takes_any_column(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

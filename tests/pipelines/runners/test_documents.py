@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 
 from pipelines.documents.reading import DocumentReader, UnreadDocument
-from pipelines.engine.options import make_fetch_options
 from pipelines.errors import PipelineError
 from pipelines.pipeline import Pipeline
-from pipelines.trial import Trial
 from tests.support import documents as made
-from tests.support.fetching import LOOPBACK
+from tests.support.pipelines import crawl
 from tests.support.runners import Runners
 from tests.support.site import Site
+from tests.support.trials import open_trial
 
 EXAMPLES = Path(__file__).parents[3] / "examples/pages"
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC).replace(tzinfo=None)
@@ -27,7 +26,7 @@ def read(runners: Runners, text: str, **parameters: str) -> list[dict[str, Any]]
     plan = runners.plan(text, {}, **parameters)
     outcome = runners.assert_equal(plan)
     assert outcome.failure is None
-    with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 100) as trial:
+    with open_trial(plan) as trial:
         assert len([*trial.iter_rows()]) == len(outcome.preview)
     return [{name: value for name, value in row.items() if value is not None} for row in outcome.preview]
 
@@ -115,16 +114,9 @@ def test_hostile_files_of_a_folder_are_sentences_beside_the_others(runners: Runn
 def test_documents_of_a_crawl_are_rows(runners: Runners, site: Site) -> None:
     pages = {"/a.xlsx": made.make_xlsx(*ROWS), "/b.pdf": made.make_pdf("One", "Two"), "/scan.pdf": made.make_scan()}
     site.serve({"/": "".join(f"<a href={path}>x</a>" for path in (*pages, "/none")), **pages, "/none": 404})
-    rows = read(
-        runners,
-        f"""
-fetch: {{url: "{site.url}/"}}
-pipeline:
-  - {{stage: extract, args: [{{selector: a, method: href, all: true, as: files}}]}}
-  - {{stage: document, args: [$files]}}
-spindle: {{keepColumns: [_error, _url], maxFailureRatio: 1, robots: ignore}}
-""",
-    )
+    links = "{stage: extract, args: [{selector: a, method: href, all: true, as: files}]}"
+    options = "keepColumns: [_error, _url], maxFailureRatio: 1, robots: ignore"
+    rows = read(runners, crawl(f"{site.url}/", links, "{stage: document, args: [$files]}", options=options))
     for row in rows:
         del row["files"]
     sheet, bill, scan, missing = rows[:2], rows[2], rows[3], rows[4]
@@ -145,13 +137,7 @@ def test_all_rows_of_documents_tell_the_columns(runners: Runners, site: Site) ->
         "/2024.xlsx": made.make_xlsx(("item", "amount", "area"), ("new", 1.5, 2.5)),
     }
     site.serve({"/": "".join(f"<a href={path}>x</a>" for path in pages), **pages})
-    text = f"""
-fetch: {{url: "{site.url}/"}}
-pipeline:
-  - {{stage: join, args: [a]}}
-  - {{stage: document}}
-spindle: {{keepColumns: [_error]}}
-"""
+    text = crawl(f"{site.url}/", "{stage: join, args: [a]}", "{stage: document}", options="keepColumns: [_error]")
     outcome = runners.assert_equal(runners.plan(text))
     assert outcome.counts is not None
     assert {errors for _, _, errors in outcome.counts.values()} == {0}

@@ -42,15 +42,19 @@ PLANS = sorted((ROOT / "tests/pipelines/planning/plans").glob("*.yaml"))
 EXAMPLES = [entry for entry in STAGES if entry.name != "load_jdbc"]  # whose database is in test_load_formats.py
 
 
+@pytest.mark.parametrize("on_both", [False, pytest.param(True, marks=pytest.mark.long)], ids=["alone", "on both"])
 @pytest.mark.parametrize("entry", EXAMPLES, ids=lambda entry: entry.name)
 def test_examples_of_the_documentation_give_rows(
-    entry: Entry[type[Stage]], runners: Runners, site: Site, tmp_path: Path
+    entry: Entry[type[Stage]], on_both: bool, runners: Runners, site: Site, tmp_path: Path
 ) -> None:
     assert entry.doc
     shop = serve_shop(site, tmp_path)
     (tmp_path / "rows.txt").write_text(f"{shop}/lamp")
     runners.inputs = {GIVEN_ROWS: Files((f"{tmp_path}/rows.txt",))} if entry.thing.reads_given_rows else {}
     plan = runners.plan(entry.thing.example, {"shout": SHOUT}, SHOP=shop, FOLDER=str(tmp_path))
+    needs_spark = find_spark_need(plan) is not None
+    if on_both and (needs_spark or plan.uses_browser):
+        pytest.skip("it is for one runner alone")
     if plan.libraries and not has_libraries():
         pytest.skip("SPINDLE_TEST_JARS names no folder of Java libraries")
     if plan.libraries and entry.name.startswith("load_"):
@@ -58,12 +62,8 @@ def test_examples_of_the_documentation_give_rows(
         runners.run_on_spark(
             runners.plan(f"pipeline: [{{stage: load_csv, args: ['{tmp_path}/products.csv']}}, {stage}]")
         )
-    if find_spark_need(plan) is not None:
-        assert runners.run_on_spark(plan).stored
-    elif plan.uses_browser:
-        assert runners.run_locally(plan).stored
-    else:
-        assert runners.assert_equal(plan).stored
+    run = runners.assert_equal if on_both else runners.run_on_spark if needs_spark else runners.run_locally
+    assert run(plan).stored
 
 
 @pytest.mark.parametrize("file", PLANS, ids=lambda file: file.stem)

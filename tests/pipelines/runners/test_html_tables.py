@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from pipelines.engine.options import make_fetch_options
 from pipelines.errors import PipelineError
-from pipelines.trial import Trial
-from tests.support.fetching import LOOPBACK
+from tests.support.pipelines import crawl
 from tests.support.runners import Runners
 from tests.support.site import Site
+from tests.support.trials import open_trial
 
 PRICES = """<table id=prices><caption>Prices</caption>
 <thead><tr><th rowspan=2>Brand<th rowspan=2>Model<th colspan=2>Price<tr><th>net<th>gross
@@ -34,38 +33,33 @@ def read(runners: Runners, stages: str) -> list[Mapping[str, Any]]:
     """Return the rows that both runners and a trial give."""
     plan = runners.plan(stages)
     outcome = runners.assert_equal(plan)
-    with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 100) as trial:
+    with open_trial(plan) as trial:
         empty = dict.fromkeys(outcome.preview[0])
         assert [empty | row.values for row in trial.iter_rows()] == [*outcome.preview]
     return [*outcome.preview]
 
 
-def test_intelligent_table_reads_by_headings(runners: Runners, site: Site) -> None:
-    base = site.serve({"/": PRICES})
-    text = f"fetch: {{url: '{base}/'}}\npipeline:\n- {{stage: intelligent_table, args: [prices]}}"
-    assert read(runners, text) == ROWS
-
-
-def test_a_table_for_the_layout_of_the_page_is_none(runners: Runners, site: Site) -> None:
-    base = site.serve({"/": LAYOUT})
-    assert read(runners, f"fetch: {{url: '{base}/'}}\npipeline:\n- {{stage: intelligent_table}}") == [
-        {"A": "1", "B": "2"}
-    ]
-
-
 @pytest.mark.parametrize(
-    "stage",
-    [
-        "{stage: flatSelect, args: ['#prices tr', {columns: auto}]}",
-        "{stage: flatSelect, args: {selector: '#prices tr', columns: auto}}",
-    ],
+    ("page", "args", "rows"),
+    [(PRICES, "[prices]", ROWS), (LAYOUT, "[]", [{"A": "1", "B": "2"}])],
+    ids=["named", "no layout"],
 )
-def test_flat_select_of_rows_reads_their_columns(runners: Runners, site: Site, stage: str) -> None:
+def test_intelligent_table_reads_by_headings(
+    runners: Runners, site: Site, page: str, args: str, rows: list[dict[str, str]]
+) -> None:
+    assert read(runners, crawl(site.serve({"/": page}) + "/", f"{{stage: intelligent_table, args: {args}}}")) == rows
+
+
+def test_flat_select_of_rows_reads_their_columns(runners: Runners, site: Site) -> None:
     base = site.serve({"/": PRICES, "/none": "<p>no table"})
-    found = read(runners, f"fetch: {{url: ['{base}/', '{base}/none']}}\npipeline:\n- {stage}")
+    stage = "{stage: flatSelect, args: ['#prices tr', {columns: auto}]}"
+    text = f"fetch: {{url: ['{base}/', '{base}/none']}}\npipeline:\n- {stage}"
+    found = read(runners, text)
     foot, *body = found[:-1]
     assert [*body, foot] == ROWS  # in the order of the page, in which the foot is above the body
     assert found[-1] == dict.fromkeys(ROWS[0])
+    named = text.replace(stage, "{stage: flatSelect, args: {selector: '#prices tr', columns: auto}}")
+    assert runners.plan(named).steps[1].stage == runners.plan(text).steps[1].stage
 
 
 def test_columns_of_later_pages_are_there(runners: Runners, site: Site) -> None:
@@ -93,38 +87,20 @@ spindle: {{keepColumns: [_error]}}
 
 def test_columns_of_a_table_stand_beside_those_of_extractors(runners: Runners, site: Site) -> None:
     base = site.serve({"/": "<table><tr><th>Name<th>Price<tr><td><a href=/a>A</a><td>1"})
-    text = f"""
-fetch: {{url: '{base}/'}}
-pipeline:
-- {{stage: flatSelect, args: [tr, {{selector: a, method: href, as: link}}, {{columns: auto, required: true}}]}}
-"""
-    outcome = runners.assert_equal(runners.plan(text))
+    extractors = "{selector: a, method: href, as: link}, {columns: auto, required: true}"
+    outcome = runners.assert_equal(runners.plan(crawl(f"{base}/", f"{{stage: flatSelect, args: [tr, {extractors}]}}")))
     assert [*outcome.preview] == [{"Name": "A", "Price": "1", "link": f"{base}/a"}]
 
 
 def test_cells_of_a_row_by_their_headings(runners: Runners, site: Site) -> None:
-    base = site.serve({"/": PRICES})
-    text = f"""
-fetch: {{url: '{base}/'}}
-pipeline:
-- stage: flatSelect
-  args:
-  - "#prices tr"
-  - {{method: cells, as: cells}}
-  - {{selector: td, as: first}}
-"""
-    found = [(row["first"], row["cells"] and dict(row["cells"])) for row in read(runners, text)]
+    by_xpath = "{stage: extract, args: [{xpath: \"//tr[contains(., 'Two')]\", method: cells, as: two}]}"
+    cells = "{stage: flatSelect, args: ['#prices tr', {method: cells, as: cells}, {selector: td, as: first}]}"
+    rows = read(runners, crawl(site.serve({"/": PRICES}) + "/", by_xpath, cells))
+    found = [(row["first"], row["cells"] and dict(row["cells"])) for row in rows]
     assert found[3] == ("One", {"Brand": "Acme", "Model": "One", "Price / net": "1", "Price / gross": "2"})
     assert found[:2] == [(None, None), (None, None)]
-
-
-def test_cells_of_a_row_that_an_xpath_finds(runners: Runners, site: Site) -> None:
-    base = site.serve({"/": PRICES})
-    extractor = "{xpath: \"//tr[contains(., 'Two')]\", method: cells, as: cells}"
-    (found,) = read(runners, f"fetch: {{url: '{base}/'}}\npipeline:\n- {{stage: extract, args: [{extractor}]}}")
-    assert dict(found["cells"]) == {"Brand": "Acme", "Model": "Two"} | dict.fromkeys(
-        ("Price / net", "Price / gross"), "on request"
-    )
+    prices = dict.fromkeys(("Price / net", "Price / gross"), "on request")
+    assert dict(rows[0]["two"]) == {"Brand": "Acme", "Model": "Two"} | prices
 
 
 def test_segments_that_are_no_rows_of_a_table_fail(runners: Runners, site: Site) -> None:
@@ -143,7 +119,7 @@ spindle: {{keepColumns: [_error], maxFailureRatio: 1}}
 
 def test_values_of_json_have_no_headings(runners: Runners) -> None:
     with pytest.raises(PipelineError, match="'columns: auto' reads the rows of tables in HTML"):
-        runners.plan("fetch: {url: 'http://a.test/'}\npipeline:\n- {stage: flatSelect, args: [$.a, {columns: auto}]}")
+        runners.plan(crawl("http://a.test/", "{stage: flatSelect, args: [$.a, {columns: auto}]}"))
 
 
 def test_headings_that_differ_only_in_case_are_one_column(runners: Runners, site: Site) -> None:
@@ -157,7 +133,9 @@ def test_headings_that_differ_only_in_case_are_one_column(runners: Runners, site
     assert found == [{"Name": name, "TOTAL": "1"} for name in ("A", "B", *"CCC")]
 
 
-@pytest.mark.parametrize("columns", ["{columns: auto}", "{selector: td, as: Name}"])
+@pytest.mark.parametrize(
+    "columns", ["{columns: auto}", pytest.param("{selector: td, as: Name}", marks=pytest.mark.long)]
+)
 def test_a_filter_leaves_rows_of_pages_in_order(runners: Runners, site: Site, columns: str) -> None:
     pages = {f"/{at}": f"<table><tr><th>Name<tr><td>{at}a<tr><td>{at}b</table>" for at in range(8)}
     base = site.serve(pages)

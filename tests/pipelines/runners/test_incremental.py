@@ -14,15 +14,15 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.contract.context import RunContext
 from pipelines.contract.request import OUTPUT, KnownPagesPlace, Target
-from pipelines.engine.options import make_cache_options, make_fetch_options
+from pipelines.engine.options import make_cache_options
 from pipelines.engine.run import Run
 from pipelines.incremental.known_pages import load_known_pages
 from pipelines.incremental.selection import PageCounts
 from pipelines.local.runner import LocalRunner
 from pipelines.pipeline import Pipeline
 from pipelines.spark.runner import SparkRunner
+from tests.support.pipelines import crawl, make_context
 from tests.support.site import Site
 
 LISTING = """
@@ -55,9 +55,8 @@ class Job:
         exists = bool(self.versions)
         target = Target(exists=exists, format="parquet", columns=self.columns, paths=tuple(self.versions), version="v")
         targets = {OUTPUT: target if exists else Target()}
-        context = RunContext(known=place, limit=limit, targets=targets)
-        fetch = make_fetch_options(plan.options, ("127.0.0.0/8",))
-        context = replace(context, fetch=fetch, cache=make_cache_options(plan.options, context.cache))
+        context = make_context(plan, known=place, limit=limit, targets=targets)
+        context = replace(context, cache=make_cache_options(plan.options, context.cache))
         path = str(self.folder / f"output{self.number}")
         with Run(plan, context, 20) as run:
             runner = SparkRunner(run, self.spark) if self.spark else LocalRunner(run)
@@ -205,13 +204,9 @@ def test_a_column_from_before_an_unchanged_page_is_new(job: Job, site: Site) -> 
     listing = "<i><a href=/a>a</a><u>{}</u></i>"
     base = site.serve({"/": listing.format(1), "/a": "<h1>a</h1>"})
     site.has_etags = True
-    text = f"""
-spindle: {{incremental: {NOW}}}
-fetch: {{url: "${{B}}/"}}
-pipeline:
-- {{stage: flatSelect, args: [i, {{selector: u, as: price}}]}}
-- {{stage: wgetJoin, args: [a, Inner]}}
-- {{stage: extract, args: [{{selector: h1, as: name}}]}}"""
+    stages = "{stage: flatSelect, args: [i, {selector: u, as: price}]}", "{stage: wgetJoin, args: [a, Inner]}"
+    name = "{stage: extract, args: [{selector: h1, as: name}]}"
+    text = crawl("${B}/", *stages, name, options=f"incremental: {NOW}")
     assert job.run(text, B=base) == [row("a")]
     assert job.run(text, B=base) == []
     assert job.counts == PageCounts(unchanged=1)
@@ -234,11 +229,8 @@ def test_pages_without_validators_are_compared_by_their_rows(job: Job, site: Sit
 
 def test_rows_of_a_listing_itself_are_merged(job: Job, site: Site) -> None:
     base = site.serve({"/": "<i><h1>a</h1><b>1</b></i><i><h1>b</h1><b>1</b></i>"})
-    text = f"""
-spindle: {{incremental: {NOW}}}
-fetch: {{url: "${{B}}/"}}
-pipeline:
-- {{stage: flatSelect, args: [i, {{selector: h1, as: name}}, {{selector: b, as: price}}]}}"""
+    select = "{stage: flatSelect, args: [i, {selector: h1, as: name}, {selector: b, as: price}]}"
+    text = crawl("${B}/", select, options=f"incremental: {NOW}")
     assert job.run(text, B=base) == [row("a"), row("b")]
     assert job.run(text, B=base) == []
     site.pages["/"] = "<i><h1>b</h1><b>2</b></i><i><h1>c</h1><b>1</b></i>"
@@ -247,11 +239,8 @@ pipeline:
 
 def test_columns_that_later_rows_lack_are_kept(job: Job, site: Site) -> None:
     base = site.serve({"/": "<i><h1>a</h1><b>1</b></i><i><h1>b</h1><b>2</b></i>"})
-    text = f"""
-spindle: {{incremental: {NOW}}}
-fetch: {{url: "${{B}}/"}}
-pipeline:
-- {{stage: flatSelect, args: [i, {{selector: h1, as: name}}, {{selector: %s, as: %s}}]}}"""
+    select = "{stage: flatSelect, args: [i, {selector: h1, as: name}, {selector: %s, as: %s}]}"
+    text = crawl("${B}/", select, options=f"incremental: {NOW}")
     assert job.run(text % ("b", "price"), B=base) == [row("a"), row("b", "2")]
     site.pages["/"] = "<i><h1>b</h1><u>new</u></i><i><h1>c</h1><u>old</u></i>"
     assert job.run(text % ("u", "state"), B=base) == [
@@ -261,12 +250,8 @@ pipeline:
 
 def test_rows_without_a_page_are_known_by_their_values(job: Job, site: Site) -> None:
     base = site.serve({"/": "<i><h1>a</h1></i><i><h1>b</h1><a href=/b>x</a></i>", "/b": page("b", "4")})
-    text = """
-spindle: {incremental: true}
-fetch: {url: "${B}/"}
-pipeline:
-- {stage: flatSelect, args: [i, {selector: h1, as: name}]}
-- {stage: wgetJoin, args: [a]}
-- {stage: extract, args: [{selector: b, as: price}]}"""
+    stages = "{stage: flatSelect, args: [i, {selector: h1, as: name}]}", "{stage: wgetJoin, args: [a]}"
+    price = "{stage: extract, args: [{selector: b, as: price}]}"
+    text = crawl("${B}/", *stages, price, options="incremental: true")
     assert job.run(text, B=base) == [row("a", None), row("b", "4")]
     assert job.run(text, B=base) == []

@@ -9,6 +9,7 @@ import pytest
 
 from pipelines.models.options import ModelOptions
 from tests.support.models import KEY, Json, ModelServer, answer_truth
+from tests.support.pipelines import crawl
 from tests.support.runners import Outcome, Runners
 from tests.support.site import Site
 from tests.support.templates import GeneratedPage, get_truth, make_listing, make_pages
@@ -114,11 +115,8 @@ def test_segments_have_selectors_of_their_own(runners: Runners, site: Site, serv
     )
     server.rule = answer_truth(get_truth(*pages))
     base = site.serve({"/": f"<ul>{cards}</ul>"})
-    text = (
-        "fetch: {url: '${B}/'}\npipeline:\n- {stage: flatSelect, args: [li.card]}\n"
-        "- {stage: iextract, args: ['Extract: title, price', p_]}\nspindle: {model: {maxCalls: 50}}"
-    )
-    outcome = runners.assert_equal(runners.plan(text, B=base))
+    stages = "{stage: flatSelect, args: [li.card]}", "{stage: iextract, args: ['Extract: title, price', p_]}"
+    outcome = runners.assert_equal(runners.plan(crawl(f"{base}/", *stages, options="model: {maxCalls: 50}")))
     assert get_rows(outcome) == [{"p_title": page.values["title"], "p_price": page.values["price"]} for page in pages]
 
 

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from driver.progress import RunProgress
-from pipelines.contract.context import RunContext
-from pipelines.engine.options import make_fetch_options
 from pipelines.engine.run import Run
 from pipelines.errors import RunError
 from pipelines.local.runner import LocalRunner
 from pipelines.pipeline import Pipeline
 from pipelines.planning.stage import LinkStage
-from pipelines.spark.runner import SparkRunner
-from pipelines.trial import Trial
-from tests.support.fetching import LOOPBACK
-from tests.support.pipelines import find_problem
+from tests.support.pipelines import TITLE, Make, find_problem, make_context
 from tests.support.site import Site
+from tests.support.trials import open_trial
 
 PAGES = {
     "/": "<li><a class=item href=/a>A</a><li><a class=next href=/2>2</a>",
@@ -28,22 +23,12 @@ PAGES = {
     **{f"/{name}": f"<h1>{name}</h1>" for name in "abc"},
 }
 EXPLORE = "{stage: explore, args: [a.next, 5]}"
-TITLE = "{stage: extract, args: [{selector: h1, as: title}]}"
-Make = Callable[[Run], LocalRunner | SparkRunner]
-
-
-@pytest.fixture(params=["local", pytest.param("spark", marks=pytest.mark.long)])
-def make(request: pytest.FixtureRequest) -> Make:
-    if request.param == "local":
-        return LocalRunner
-    spark = request.getfixturevalue("spark")
-    return lambda run: SparkRunner(run, spark)
 
 
 def start(site: Site, *stages: str, options: str = "") -> tuple[Run, RunProgress]:
     text = f"fetch: {{url: '{site.serve(PAGES)}/'}}\npipeline:\n" + "".join(f"- {each}\n" for each in stages)
     plan = Pipeline.from_yaml(text + options).plan()
-    run = Run(plan, RunContext(fetch=make_fetch_options(plan.options, LOOPBACK)))
+    run = Run(plan, make_context(plan))
     return run, RunProgress(plan, run)
 
 
@@ -155,7 +140,7 @@ def test_the_links_of_a_column_are_not_required() -> None:
 
 def test_a_trial_names_selectors_that_found_nothing(site: Site) -> None:
     run, _ = start(site, EXPLORE, "{stage: join, args: [a.itm, Inner]}", TITLE)
-    with Trial(run.plan, make_fetch_options(run.plan.options, LOOPBACK), 10) as trial:
+    with open_trial(run.plan, 10) as trial:
         assert [*trial.iter_rows()] == []
         assert [*map(str, trial.list_empty_selectors())] == [
             "line 4: wgetJoin: selector a.itm found nothing on 3 of 3 pages"

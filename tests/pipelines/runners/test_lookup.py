@@ -16,7 +16,6 @@ from pyspark.sql import SparkSession
 
 from pipelines.contract.context import RunContext
 from pipelines.contract.request import Files, make_table_key
-from pipelines.engine.options import make_fetch_options
 from pipelines.engine.run import Run
 from pipelines.errors import NeedsSpark, RunError
 from pipelines.language.engines import Growth
@@ -24,13 +23,15 @@ from pipelines.local.engine_choice import find_spark_need
 from pipelines.local.runner import LocalRunner
 from pipelines.planning.plan import Plan
 from pipelines.spark.runner import SparkRunner
-from pipelines.trial import Trial
+from tests.support.pipelines import crawl
 from tests.support.runners import Outcome, Runners
 from tests.support.site import Site
+from tests.support.trials import open_trial
 
 PRODUCTS = "sku,currency\nA,EUR\nB,USD\nC,\nD,GBP\nE,EUR\nF,usd\n"
 RATES = "code,rate,name\nUSD,0.9,dollar\nEUR,1,euro\nJPY,,yen\n,7,none\n,8,none\n"
 BY_CURRENCY = "{on: {currency: code}, columns: [rate]}"
+CURRENCY = "{stage: extract, args: [{selector: h1, as: currency}]}"
 LOOPBACK = ("127.0.0.0/8",)
 TYPED = """
 from datetime import date, datetime, timezone
@@ -257,15 +258,11 @@ def test_keys_that_are_equal_as_doubles_only_are_refused(runners: Runners, tmp_p
 
 def test_a_missing_dataset_is_refused_before_a_page_is_fetched(runners: Runners, site: Site, tmp_path: Path) -> None:
     base = site.serve({"/": "<h1>EUR</h1>"})
-    plan = runners.plan(f"""
-fetch: {{url: '{base}/'}}
-pipeline:
-- {{stage: extract, args: [{{selector: h1, as: currency}}]}}
-- {{stage: lookup, args: ['{tmp_path}/none.csv', {BY_CURRENCY}]}}
-""")
+    lookup = f"{{stage: lookup, args: ['{tmp_path}/none.csv', {BY_CURRENCY}]}}"
+    plan = runners.plan(crawl(f"{base}/", CURRENCY, lookup))
     for sentence in ("there is no file at", "has no column 'rate'"):
         found = runners.run_locally(plan)
-        assert (found.failure[1], sentence in found.failure[0]) == (5, True)
+        assert (found.failure[1], sentence in found.failure[0]) == (4, True)
         assert found.requests == {}
         write_rates(tmp_path, "code\nEUR\n", "none.csv")
 
@@ -301,7 +298,7 @@ def test_an_own_table_is_empty_until_it_is_published(spark: SparkSession, runner
 
 
 def try_rows(plan: Plan) -> list[dict[str, object]]:
-    with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 10) as trial:
+    with open_trial(plan, 10) as trial:
         assert trial.next_step is None
         return [row.values for row in trial.iter_shown_rows()]
 
@@ -309,23 +306,13 @@ def try_rows(plan: Plan) -> list[dict[str, object]]:
 @pytest.mark.long
 def test_a_trial_shows_what_a_lookup_finds(runners: Runners, site: Site, tmp_path: Path) -> None:
     items = "".join(f"<li><b>{number}</b><i>{number % 2 == 0}</i>" for number in range(3))
-    base = site.serve(
-        {"/": items, "/data": '{"items": [{"n": 1}, {"n": 2.0}, {"n": null}]}'}, {"/data": "application/json"}
-    )
+    data = '{"items": [{"n": 1}, {"n": 2.0}, {"n": null}]}'
+    base = site.serve({"/": items, "/data": data}, {"/data": "application/json"})
     path = write_parquet(tmp_path, {"key": [1, 2], "mark": ["one", "two"]})
-    plan = runners.plan(f"""
-fetch: {{url: '{base}/'}}
-pipeline:
-- {{stage: flatSelect, args: [li, [{{selector: b, as: n, cast: int}}]]}}
-- {{stage: lookup, args: ['{path}', {{on: {{n: key}}, columns: [mark]}}]}}
-""")
+    lookup = f"{{stage: lookup, args: ['{path}', {{on: {{n: key}}, columns: [mark]}}]}}"
+    plan = runners.plan(crawl(f"{base}/", "{stage: flatSelect, args: [li, {selector: b, as: n, cast: int}]}", lookup))
     assert try_rows(plan) == list_rows(runners.assert_equal(plan))
-    plan = runners.plan(f"""
-fetch: {{url: '{base}/data'}}
-pipeline:
-- {{stage: flatSelect, args: ['$.items', [{{selector: $.n, as: n}}]]}}
-- {{stage: lookup, args: ['{path}', {{on: {{n: key}}, columns: [mark]}}]}}
-""")
+    plan = runners.plan(crawl(f"{base}/data", "{stage: flatSelect, args: [$.items, {selector: $.n, as: n}]}", lookup))
     assert [row["mark"] for row in try_rows(plan)] == ["one", "two", None]
     assert [row["mark"] for row in list_rows(runners.assert_equal(plan))] == ["one", "two", None]
     csv = runners.plan(build(tmp_path, path, "{on: {currency: key}, columns: [mark]}"))
@@ -338,15 +325,9 @@ def test_a_limit_reaches_past_a_lookup(runners: Runners, site: Site, tmp_path: P
     base = site.serve(
         {"/": "".join(f"<a href=/{n}>x</a>" for n in range(9)), **{f"/{n}": "<h1>EUR</h1>" for n in range(9)}}
     )
-    plan = runners.plan(f"""
-fetch: {{url: '{base}/'}}
-pipeline:
-- {{stage: join, args: [a]}}
-- {{stage: extract, args: [{{selector: h1, as: currency}}]}}
-- {{stage: lookup, args: ['{write_rates(tmp_path)}', {BY_CURRENCY}]}}
-- {{stage: limit, args: [2]}}
-""")
-    found = runners.assert_equal(plan)
+    lookup = f"{{stage: lookup, args: ['{write_rates(tmp_path)}', {BY_CURRENCY}]}}"
+    stages = "{stage: join, args: [a]}", CURRENCY, lookup, "{stage: limit, args: [2]}"
+    found = runners.assert_equal(runners.plan(crawl(f"{base}/", *stages)))
     assert found.requests == {"/": 1, "/0": 1, "/1": 1}
 
 
@@ -372,14 +353,8 @@ def test_a_lookup_may_use_the_columns_of_another(runners: Runners, tmp_path: Pat
 def test_a_run_that_grows_over_looks_up_the_same(runners: Runners, site: Site, tmp_path: Path) -> None:
     pages = {f"/{number}": f"<h1>{code}</h1>" for number, code in enumerate(("EUR", "USD", "JPY", "X"))}
     base = site.serve({"/": "".join(f"<a href={path}>x</a>" for path in pages), **pages})
-    rates = write_rates(tmp_path)
-    plan = runners.plan(f"""
-fetch: {{url: '{base}/'}}
-pipeline:
-- {{stage: join, args: [a]}}
-- {{stage: extract, args: [{{selector: h1, as: currency}}]}}
-- {{stage: lookup, args: ['{rates}', {{on: {{currency: code}}, columns: [rate, name]}}]}}
-""")
+    lookup = f"{{stage: lookup, args: ['{write_rates(tmp_path)}', {{on: {{currency: code}}, columns: [rate, name]}}]}}"
+    plan = runners.plan(crawl(f"{base}/", "{stage: join, args: [a]}", CURRENCY, lookup))
     alone = runners.run_locally(plan)
     grown, error = runners.run_growing(plan, Growth(pages=2, slow_pages=2))
     assert error is not None
@@ -390,13 +365,13 @@ pipeline:
 @pytest.mark.long
 def test_rows_whose_page_failed_find_nothing(runners: Runners, site: Site, tmp_path: Path) -> None:
     base = site.serve({"/": "<a href=/1>x</a><a href=/2>x</a>", "/1": "<h1>EUR</h1>", "/2": 404})
-    text = f"""
-fetch: {{url: '{base}/'}}
-pipeline:
-- {{stage: join, args: [a]}}
-- {{stage: extract, args: [{{selector: h1, as: currency}}]}}
-- {{stage: lookup, args: ['{write_rates(tmp_path)}', {BY_CURRENCY}]}}
-spindle: {{maxFailureRatio: 1, retries: 0"""
-    assert [row["rate"] for row in list_rows(runners.assert_equal(runners.plan(f"{text}}}\n")))] == ["1"]
-    kept = list_rows(runners.assert_equal(runners.plan(f"{text}, keepColumns: [_error]}}\n")))
+    lookup = f"{{stage: lookup, args: ['{write_rates(tmp_path)}', {BY_CURRENCY}]}}"
+
+    def find(more: str = "") -> list[Mapping[str, Any]]:
+        options = f"maxFailureRatio: 1, retries: 0{more}"
+        text = crawl(f"{base}/", "{stage: join, args: [a]}", CURRENCY, lookup, options=options)
+        return list_rows(runners.assert_equal(runners.plan(text)))
+
+    assert [row["rate"] for row in find()] == ["1"]
+    kept = find(", keepColumns: [_error]")
     assert [(row["rate"], bool(row["_error"])) for row in kept] == [("1", False), (None, True)]

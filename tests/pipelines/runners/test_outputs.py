@@ -9,17 +9,18 @@ import pytest
 from deltalake import DeltaTable
 
 from pipelines.errors import RunError
-from pipelines.language.engines import EngineName
 from tests.support.libraries import needs_libraries
 from tests.support.pipelines import Run, load_table
 
+ENGINES = pytest.mark.parametrize("engine", ["local", pytest.param("spark", marks=pytest.mark.long)])
 
-def write(folder: Path, output: str, engine: EngineName) -> str:
+
+def write(folder: Path, output: str, engine: str) -> str:
     return load_table(folder, "n\n2\n1\n", f"output: {output}\nspindle: {{engine: {engine}}}\n")
 
 
-@pytest.mark.parametrize("engine", [EngineName.LOCAL, EngineName.SPARK])
-def test_rows_of_parquet_are_one_file_or_a_folder(run: Run, tmp_path: Path, engine: EngineName) -> None:
+@ENGINES
+def test_rows_of_parquet_are_one_file_or_a_folder(run: Run, tmp_path: Path, engine: str) -> None:
     file, folder = tmp_path / "rows.parquet", tmp_path / "rows"
     for _ in range(2):
         assert run(write(tmp_path, f"{{path: {file}}}", engine)) == [{"n": "2"}, {"n": "1"}]
@@ -46,8 +47,8 @@ def test_rows_of_other_formats_are_written_as_save_stages_write_them(run: Run, t
 
 
 @needs_libraries
-@pytest.mark.parametrize("engine", [EngineName.LOCAL, EngineName.SPARK])
-def test_a_table_has_no_former_rows_of_what_it_merges_within(run: Run, tmp_path: Path, engine: EngineName) -> None:
+@ENGINES
+def test_a_table_has_no_former_rows_of_what_it_merges_within(run: Run, tmp_path: Path, engine: str) -> None:
     output = f"{{path: {tmp_path}/chunks, format: delta, mode: merge, keys: [doc, n], within: doc}}"
     for rows in ("a,1\na,2\nb,1\n", "a,1\n"):
         run(load_table(tmp_path, f"doc,n\n{rows}", f"output: {output}\nspindle: {{engine: {engine}}}\n"))

@@ -8,13 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.engine.options import make_fetch_options
 from pipelines.extract.rows import describe_malformed
-from pipelines.trial import Trial
-from tests.support.fetching import LOOPBACK
+from tests.support.pipelines import TITLE, crawl
 from tests.support.runners import Runners
 from tests.support.site import Site
-from tests.support.trials import try_rows
+from tests.support.trials import open_trial, try_rows
 
 PAGES = {
     "/": "<title>Shop</title><a href=/a>a</a><a href=/gone>g</a>",
@@ -62,9 +60,7 @@ def test_pages_are_read_by_their_type_or_their_beginning(runners: Runners, site:
     types = {f"/{number}": each for number, each in enumerate(HTML_TYPES)} | {"/x": "application/xhtml+xml"}
     base = site.serve({path: XHTML if path == "/x" else HTML for path in types}, types)
     urls = ", ".join(f"{base}{path}" for path in types)
-    plan = runners.plan(
-        f"fetch: {{url: [{urls}]}}\npipeline: [{{stage: extract, args: [{{selector: h1, as: title}}]}}]"
-    )
+    plan = runners.plan(f"fetch: {{url: [{urls}]}}\npipeline: [{TITLE}]")
     outcome = runners.assert_equal(plan)
     assert outcome.preview == [{"title": "One"}] * len(types)
     assert not outcome.malformed
@@ -74,13 +70,11 @@ def test_pages_are_read_by_their_type_or_their_beginning(runners: Runners, site:
 def test_lines_of_json_are_rows_and_broken_json_is_an_error(runners: Runners, site: Site) -> None:
     pages = {"/lines": '{"n": 1}\n{"n": 2}\n', "/cut": '{"n": 1}\n{"n'}
     base = site.serve(pages, dict.fromkeys(pages, "application/x-ndjson"))
-    plan = runners.plan(
-        f"""
+    plan = runners.plan(f"""
 fetch: {{url: [{base}/lines, {base}/cut]}}
 pipeline: [{{stage: flatSelect, args: ["$[*]", {{selector: $.n, as: n}}]}}]
 spindle: {{keepColumns: [_error], maxFailureRatio: 1}}
-"""
-    )
+""")
     outcome = runners.assert_equal(plan)
     assert [row["n"] for row in outcome.preview] == [1, 2, None]
     assert "its JSON cannot be read: line 2" in str(outcome.preview[2]["_error"])
@@ -88,21 +82,13 @@ spindle: {{keepColumns: [_error], maxFailureRatio: 1}}
 
 def test_a_file_that_is_not_of_its_type_is_downloaded_with_a_warning(runners: Runners, site: Site) -> None:
     base = site.serve({"/cut.json": '{"n'}, {"/cut.json": "application/json"})
-    plan = runners.plan(
-        f"""
-pipeline:
-- {{stage: download, args: ["{base}/cut.json"]}}
-- {{stage: extract, args: [{{selector: $.n, as: n}}]}}
-spindle: {{keepColumns: [_error]}}
-"""
-    )
+    stages = f"{{stage: download, args: ['{base}/cut.json']}}, {{stage: extract, args: [{{selector: $.n, as: n}}]}}"
+    plan = runners.plan(f"pipeline: [{stages}]\nspindle: {{keepColumns: [_error]}}")
     outcome = runners.assert_equal(plan)
     assert [(row["_bytes"], row["n"], row["_error"]) for row in outcome.preview] == [(3, None, None)]
-    assert [first.partition(" line")[0] for _, first in outcome.malformed] == [
-        f"{base}/cut.json: its JSON cannot be read: Unterminated string starting at:"
-    ]
-    with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 100) as trial:
-        assert [(row.values["_bytes"], row.values["n"]) for row in trial.iter_rows()] == [(3, None)]
+    fault = f"{base}/cut.json: its JSON cannot be read: Unterminated string starting at:"
+    assert [first.partition(" line")[0] for _, first in outcome.malformed] == [fault]
+    assert [(row["_bytes"], row["n"]) for row in try_rows(plan)] == [(3, None)]
 
 
 LINK = "?q=%EB%E0%EC%EF%E0"  # лампа in windows-1251
@@ -122,8 +108,7 @@ ENCODED_TYPES = {"/api": "application/json; charset=windows-1252", "/rows.csv": 
 
 def test_pages_are_read_in_their_encoding(runners: Runners, site: Site) -> None:
     base = site.serve(ENCODED_PAGES, ENCODED_TYPES)
-    plan = runners.plan(
-        f"""
+    plan = runners.plan(f"""
 fetch: {{url: [{base}/shop, {base}/about, {base}/api, {base}/no]}}
 pipeline:
 - stage: extract
@@ -133,8 +118,7 @@ pipeline:
 - {{stage: join, args: [a]}}
 - {{stage: extract, args: [{{selector: h1, as: linked}}]}}
 spindle: {{keepColumns: [_url], maxFailureRatio: 1}}
-"""
-    )
+""")
     wanted = [
         {"title": "Лампы", "name": None, "linked": "Lamp", "_url": f"{base}/find{LINK}"},
         {"title": "Über", "name": None, "linked": None, "_url": None},
@@ -143,7 +127,7 @@ spindle: {{keepColumns: [_url], maxFailureRatio: 1}}
     outcome = runners.assert_equal(plan)
     assert [row for row in outcome.preview if row["title"] or row["name"]] == wanted
     assert "/no" not in (outcome.requests or {})
-    with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 100) as trial:
+    with open_trial(plan) as trial:
         tried = [{**row.values, "_url": row.fetched.url} for row in trial.iter_rows()]
     assert [row for row in tried if row["title"] or row["name"]] == wanted
 
@@ -197,101 +181,8 @@ pipeline:
 
 def test_a_prompt_reads_the_graph_and_the_image_that_people_see(runners: Runners, site: Site) -> None:
     base = site.serve({"/": f"<div itemscope itemtype=x/Thing>{PAGE.replace('<img', '<img itemprop=image')}</div>"})
-    text = f"fetch: {{url: '{base}/'}}\npipeline:\n- {{stage: iextract, args: ['Extract: name, brand, image']}}"
-    assert runners.assert_equal(runners.plan(text)).preview == [
-        {"name": "Lamp", "brand": "Acme", "image": f"{base}/l.jpg"}
-    ]
-
-
-PRICES = {
-    "CHF 1\u2019299.00": (1299.0, "CHF"),
-    "$0.005": (0.005, "USD"),
-    "\u22125,00 €": (-5.0, "EUR"),
-    "SKU 4711: 12,00 € ($13)": (12.0, "EUR"),
-    "\u0661\u0662\u066b\u0665\u0660 USD": (12.5, "USD"),
-    "19<sup>99</sup> €": (19.99, "EUR"),
-    "12,00 €<sup>1</sup>": (12.0, "EUR"),
-    "$1,190.00 AUD": (1190.0, "AUD"),
-}
-
-
-def test_prices(runners: Runners, site: Site) -> None:
-    items = "".join(f"<li><b>{text}</b></li>" for text in PRICES)
-    plan = runners.plan(
-        f"""
-fetch: {{url: "{site.serve({"/": f"<ul>{items}</ul>"})}/"}}
-pipeline:
-- stage: flatSelect
-  args: [li, {{selector: b, method: price, as: price}}, {{selector: b, as: text}}]
-- {{stage: priceNormalize, args: [text]}}
-"""
-    )
-    outcome = runners.assert_equal(plan)
-    tried = try_rows(plan)
-    assert outcome.preview == tried
-    assert [(row["price"], row["text_currency"]) for row in tried] == [*PRICES.values()]
-    whole = [row for row in tried if row["text"] not in ("1999 €", "12,00 €1")]  # the text of raised digits
-    assert [row["text_amount"] for row in whole] == [row["price"] for row in whole]
-
-
-ITEM = """<shop-item><template shadowrootmode=open><h2>{name}</h2><p lang={lang}><b>{price} €</b></p></template>
-<p lang=fr>light</p></shop-item>"""
-TEMPLATE_SHOP = f"""<ul><li>{ITEM.format(name="Lamp", lang="en-GB", price=12)}
-<li>{ITEM.format(name="Cup", lang="EN", price=7)}</ul>
-<template><h1>Title</h1></template>"""
-
-
-def test_selectors_find_the_content_of_templates(runners: Runners, site: Site) -> None:
-    base = site.serve({"/": TEMPLATE_SHOP})
-    plan = runners.plan(
-        f"""
-fetch: {{url: "{base}/"}}
-pipeline:
-- {{stage: extract, args: [{{selector: "template > h1", as: title}}]}}
-- stage: flatSelect
-  args:
-  - li
-  - {{selector: h2, as: name}}
-  - {{selector: "[lang|=en] b", method: price, as: price}}
-  - {{selector: ":scope > shop-item", as: text}}
-  - {{selector: ":scope > p", as: none}}
-"""
-    )
-    outcome = runners.assert_equal(plan)
-    assert try_rows(plan) == outcome.preview
-    assert outcome.preview == [
-        {"title": "Title", "name": "Lamp", "price": 12.0, "text": "Lamp 12 € light", "none": None},
-        {"title": "Title", "name": "Cup", "price": 7.0, "text": "Cup 7 € light", "none": None},
-    ]
-
-
-XPATH_ITEM = """<li><a href=/{name}><div>{name}</div></a><picture><source srcset=x><img src=/{name}.png></picture>
-<table><form><tr><td>size<td>{size}</table>"""
-XPATH_SHOP = f"<main><ul>{XPATH_ITEM.format(name='lamp', size=3)}{XPATH_ITEM.format(name='cup', size=1)}</ul></main>"
-
-
-def test_an_xpath_reads_the_tree_of_html(runners: Runners, site: Site) -> None:
-    base = site.serve({"/": XPATH_SHOP})
-    plan = runners.plan(
-        f"""
-fetch: {{url: "{base}/"}}
-pipeline:
-- {{stage: extract, args: [{{xpath: "//picture/img/@src", all: true, as: images}}]}}
-- stage: flatSelect
-  args:
-  - li
-  - {{xpath: ".//a/div", as: name}}
-  - {{xpath: "./picture/img", method: src, as: image}}
-  - {{xpath: "table/tbody/tr/td[.='size']/following-sibling::td", cast: int, as: size}}
-"""
-    )
-    outcome = runners.assert_equal(plan)
-    assert try_rows(plan) == outcome.preview
-    images = ["/lamp.png", "/cup.png"]
-    assert outcome.preview == [
-        {"images": images, "name": "lamp", "image": f"{base}/lamp.png", "size": 3},
-        {"images": images, "name": "cup", "image": f"{base}/cup.png", "size": 1},
-    ]
+    plan = runners.plan(crawl(f"{base}/", "{stage: iextract, args: ['Extract: name, brand, image']}"))
+    assert runners.assert_equal(plan).preview == [{"name": "Lamp", "brand": "Acme", "image": f"{base}/l.jpg"}]
 
 
 XML_FEED = "<rss><item><title>%s</title><link>/p?id=3&amp;v=c</link></item>%s"
@@ -303,39 +194,14 @@ XML_PAGES = {
 }
 
 
-ATOM = """<feed xmlns="http://www.w3.org/2005/Atom" xml:base="/blog/"><entry><link href="a"/>
-<media:thumbnail xmlns:media="http://search.yahoo.com/mrss/" url="a.jpg"/></entry></feed>"""
-
-
-def test_prefixes_and_bases_of_elements_are_obeyed(runners: Runners, site: Site) -> None:
-    base = site.serve({"/atom": ATOM, "/blog/a": "<h1>A</h1>"}, {"/atom": "application/atom+xml"})
-    plan = runners.plan(
-        f"""
-fetch: {{url: "{base}/atom"}}
-pipeline:
-- stage: extract
-  args:
-  - {{selector: media|thumbnail, method: "attr:abs:url", as: image}}
-  - {{xpath: //link/@href, method: href, as: url}}
-- {{stage: join, args: [entry > link]}}
-- {{stage: extract, args: [{{selector: h1, as: title}}]}}
-"""
-    )
-    wanted = [{"image": f"{base}/blog/a.jpg", "url": f"{base}/blog/a", "title": "A"}]
-    assert runners.assert_equal(plan).preview == wanted
-    assert try_rows(plan) == wanted
-
-
 def test_xml_that_is_not_well_formed_is_repaired_and_named(runners: Runners, site: Site) -> None:
     base = site.serve(XML_PAGES, dict.fromkeys(XML_PAGES, "application/rss+xml"))
-    plan = runners.plan(
-        f"""
+    plan = runners.plan(f"""
 fetch: {{url: [{", ".join(f"{base}{path}" for path in XML_PAGES)}]}}
 pipeline:
 - {{stage: extract, args: [{{selector: title, as: title}}, {{selector: link, method: href, as: url}}]}}
 spindle: {{keepColumns: [_error], maxFailureRatio: 1}}
-"""
-    )
+""")
     outcome = runners.assert_equal(plan)
     read = {"title": "Salt & Pepper", "url": f"{base}/p?id=3&v=c", "_error": None}
     failed = {"title": None, "url": None}
@@ -350,7 +216,7 @@ spindle: {{keepColumns: [_error], maxFailureRatio: 1}}
     assert outcome.malformed == [(1, f"{base}/bare: {fault}")]
     sentence = f"1 page is malformed: {base}/bare: {fault}"
     assert describe_malformed(*outcome.malformed[0]) == sentence
-    with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 100) as trial:
+    with open_trial(plan) as trial:
         tried = [{**row.values, "_error": row.fetched.error} for row in trial.iter_rows()]
     assert tried == wanted
     assert next(iter(trial.counts.values())).malformed == (1, f"{base}/bare: {fault}")

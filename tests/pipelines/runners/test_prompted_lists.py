@@ -8,9 +8,13 @@ import pytest
 
 from pipelines.stages.intelligent_lists import is_selector
 from tests.support.models import Json, ModelServer, Rule, answer_truth
+from tests.support.pipelines import TITLE, crawl
 from tests.support.runners import Outcome, Runners
 from tests.support.site import Site
 from tests.support.templates import GeneratedPage, get_truth, make_listing, make_pages
+
+KEPT = "keepColumns: [_error]"
+NAMES = "{stage: flatSelect, args: [ul.list li, [{selector: a, as: name}]]}"
 
 
 def answer_items(choose: Callable[[str], Sequence[tuple[str, str | None]]], otherwise: Rule | None = None) -> Rule:
@@ -49,11 +53,7 @@ def find_forward(text: str) -> Sequence[tuple[str, str | None]]:
 @pytest.mark.long
 def test_links_of_the_main_list(runners: Runners, site: Site) -> None:
     base, lists = serve_lists(site)
-    text = (
-        f"fetch: {{url: '{base}/list/0'}}\npipeline:\n- {{stage: intelligentJoin, args: [auto, none, 2]}}\n"
-        "- {stage: extract, args: [{selector: h1, as: title}]}"
-    )
-    plan = runners.plan(text)
+    plan = runners.plan(crawl(f"{base}/list/0", "{stage: intelligentJoin, args: [auto, none, 2]}", TITLE))
     assert plan.warnings == ()
     outcome = runners.assert_equal(plan)
     assert [row["title"] for row in outcome.preview] == [page.values["title"] for page in lists[0][:2]]
@@ -64,10 +64,7 @@ def test_rel_next_is_followed_without_a_model(runners: Runners, site: Site) -> N
     for number in range(3):
         page = str(site.pages[f"/list/{number}"]).replace("<a class=forward", "<a rel=next")
         site.pages[f"/list/{number}"] = page.replace("</ul>", "</ul><a rel=prev href=/list/0>Back</a>")
-    text = (
-        f"fetch: {{url: '{base}/list/0'}}\npipeline:\n- {{stage: intelligentExplore, args: [the next page, 9]}}\n"
-        "- {stage: flatSelect, args: [ul.list li, [{selector: a, as: name}]]}\nspindle: {keepColumns: [_error]}"
-    )
+    text = crawl(f"{base}/list/0", "{stage: intelligentExplore, args: [the next page, 9]}", NAMES, options=KEPT)
     outcome = runners.assert_equal(runners.plan(text))
     wanted = [page.values["title"] for each in lists for page in each]
     assert [row["name"] for row in outcome.preview] == wanted
@@ -99,10 +96,7 @@ def test_links_of_a_single_page(count: int, runners: Runners, site: Site, server
     server.rule = answer_items(
         lambda page: [(line.rpartition("> ")[2], None) for line in page.splitlines() if "no." in line][:10]
     )
-    text = (
-        f"fetch: {{url: '{base}/'}}\npipeline:\n- {{stage: intelligentJoin, args: [the products]}}\n"
-        "- {stage: extract, args: [{selector: h1, as: title}]}\nspindle: {keepColumns: [_error]}"
-    )
+    text = crawl(f"{base}/", "{stage: intelligentJoin, args: [the products]}", TITLE, options=KEPT)
     outcome = runners.assert_equal(runners.plan(text))
     wanted = [{"title": page.values["title"], "_error": None} for page in pages]
     assert [*outcome.preview] == wanted
@@ -112,10 +106,7 @@ def test_links_of_a_single_page(count: int, runners: Runners, site: Site, server
 def test_a_link_that_the_page_does_not_have_is_an_error(runners: Runners, site: Site, server: ModelServer) -> None:
     base = site.serve({"/": "<a href=/one>One</a><a href=/two>Two</a>", "/one": "<h1>First</h1>"})
     server.rule = answer_items(lambda _: [("One", None), ("Three", None)])
-    text = (
-        f"fetch: {{url: '{base}/'}}\npipeline:\n- {{stage: intelligentJoin, args: [the first]}}\n"
-        "- {stage: extract, args: [{selector: h1, as: title}]}\nspindle: {keepColumns: [_error]}"
-    )
+    text = crawl(f"{base}/", "{stage: intelligentJoin, args: [the first]}", TITLE, options=KEPT)
     outcome = runners.run_locally(runners.plan(text))
     assert [row["title"] for row in outcome.preview] == [None, "First"]
     assert outcome.preview[0]["_error"] == "the page does not have 1 of the first items that the model named"
@@ -131,12 +122,8 @@ def test_pages_that_arrive_one_after_another_prove_selectors(
     for number in range(len(lists)):  # so the last list, without a link, is of the template of the others
         site.pages[f"/list/{number}"] = f"{site.pages[f'/list/{number}']}{about}"
     server.rule = answer_items(find_forward)
-    text = (
-        f"fetch: {{url: '{base}/list/0'}}\npipeline:\n"
-        "- {stage: intelligentExplore, args: [the list that follows, 9]}\n"
-        "- {stage: flatSelect, args: [ul.list li, [{selector: a, as: name}]]}\nspindle: {keepColumns: [_error]}"
-    )
-    plan = runners.plan(text)
+    explore = "{stage: intelligentExplore, args: [the list that follows, 9]}"
+    plan = runners.plan(crawl(f"{base}/list/0", explore, NAMES, options=KEPT))
     outcome = runners.run_locally(plan)
     wanted = [{"name": page.values["title"], "_error": None} for each in lists for page in each]
     assert [*outcome.preview] == wanted[:20]
@@ -201,8 +188,7 @@ def test_lines_of_the_table_that_a_prompt_names(runners: Runners, site: Site) ->
 
 def test_pages_without_a_table_keep_their_rows(runners: Runners, site: Site) -> None:
     base = site.serve({"/": "<p>Nothing to see</p>"})
-    text = f"fetch: {{url: '{base}/'}}\npipeline:\n- {{stage: intelligent_table, args: []}}"
-    outcome = runners.assert_equal(runners.plan(text))
+    outcome = runners.assert_equal(runners.plan(crawl(f"{base}/", "{stage: intelligent_table, args: []}")))
     assert [*outcome.preview] == [{"text": None, "link": None}]
 
 

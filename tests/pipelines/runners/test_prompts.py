@@ -8,50 +8,44 @@ from typing import Any
 import pytest
 
 from pipelines.inference.page_reader import NO_MODEL
+from tests.support.pipelines import crawl
 from tests.support.runners import Runners
 from tests.support.site import Site
 from tests.support.templates import make_pages
 
 PAGES = {f"/{name}": page.html for name in ("table", "classes") for page in make_pages(name, 1)}
-KEPT = "spindle: {keepColumns: [_error]}"
 TRUTH = {name: dict(page.values) for name in ("table", "classes") for page in make_pages(name, 1)}
 
 
-def ask(runners: Runners, site: Site, stage: str, path: str = "/table") -> Mapping[str, Any]:
-    base = site.serve(PAGES)
-    plan = runners.plan(f"fetch: {{url: '${{B}}{path}'}}\npipeline:\n- {stage}\n{KEPT}", B=base)
-    assert [each.code for each in plan.warnings] == ["no-model"]
+def ask(runners: Runners, site: Site, *stages: str) -> Mapping[str, Any]:
+    plan = runners.plan(crawl(site.serve(PAGES) + "/table", *stages, options="keepColumns: [_error]"))
+    assert {each.code for each in plan.warnings} == {"no-model"}
     (row,) = runners.assert_equal(plan).preview
     return row
 
 
 VALUES = TRUTH["table"]
-STAGES: dict[str, tuple[str, Mapping[str, Any]]] = {
-    "a prompt": ("{stage: iextract, args: ['title as title and price as cost']}", {"title": "title", "cost": "price"}),
-    "a prefix": ("{stage: iextract, args: ['Extract: title, price', p_]}", {"p_title": "title", "p_price": "price"}),
-    "a map": ("{stage: iextract, args: {prompt: [title, price as cost]}}", {"title": "title", "cost": "price"}),
-    "html": (
+
+
+def test_values_that_the_page_states(runners: Runners, site: Site) -> None:
+    stages = (
+        "{stage: iextract, args: ['title as title and price as cost']}",
+        "{stage: iextract, args: ['Extract: title, price', p_]}",
+        "{stage: iextract, args: {prompt: [title as name, price as amount]}}",
         "{stage: iextract, args: [{selector: article, method: code}, 'price as price']}",
-        {"price": "price"},
-    ),
-}
-
-
-@pytest.mark.parametrize(("stage", "columns"), STAGES.values(), ids=STAGES)
-def test_values_that_the_page_states(stage: str, columns: Mapping[str, str], runners: Runners, site: Site) -> None:
-    row = ask(runners, site, stage)
-    assert row == {**{name: VALUES[of] for name, of in columns.items()}, "_error": None}
-
-
-def test_one_struct_column(runners: Runners, site: Site) -> None:
-    row = ask(runners, site, "{stage: iextract, args: {prompt: 'Extract: title, price', as: found}}")
-    assert row["found"] == {"title": VALUES["title"], "price": VALUES["price"]}
+        "{stage: iextract, args: {prompt: 'Extract: title, price', as: found}}",
+    )
+    row = dict(ask(runners, site, *stages))
+    assert row.pop("found") == {"title": VALUES["title"], "price": VALUES["price"]}, "one struct column"
+    assert row.pop("_error") is None
+    titles, prices = ("title", "p_title", "name"), ("cost", "p_price", "amount", "price")
+    assert row == {**dict.fromkeys(titles, VALUES["title"]), **dict.fromkeys(prices, VALUES["price"])}
 
 
 def test_a_prompt_without_names_gives_a_map(runners: Runners, site: Site) -> None:
-    row = ask(runners, site, "{stage: iextract, args: [What is on this page?, all_]}")
+    named = "{stage: extract, args: [{method: llm, args: ['Extract: price'], as: found}]}"
+    row = ask(runners, site, "{stage: iextract, args: [What is on this page?, all_]}", named)
     assert dict(row["all"])["price"] == VALUES["price"]
-    row = ask(runners, site, "{stage: extract, args: [{method: llm, args: ['Extract: price'], as: found}]}")
     assert dict(row["found"]) == {"price": VALUES["price"]}
 
 
@@ -63,9 +57,8 @@ def test_evidence_says_where_a_value_stands_and_who_gave_it(runners: Runners, si
 
 
 def test_a_column_of_html_gives_json(runners: Runners, site: Site) -> None:
-    stages = "{stage: extract, args: [{selector: table, method: code, as: html}]}\n"
-    stages += "- {stage: intelligentExtract, args: [$html, 'Extract: price', found]}"
-    row = ask(runners, site, stages)
+    html = "{stage: extract, args: [{selector: table, method: code, as: html}]}"
+    row = ask(runners, site, html, "{stage: intelligentExtract, args: [$html, 'Extract: price', found]}")
     assert row["found"] == f'{{"price": "{VALUES["price"]}"}}'
 
 
@@ -77,8 +70,8 @@ def test_a_column_of_html_gives_json(runners: Runners, site: Site) -> None:
     ],
 )
 def test_where_no_means_serves_the_row_has_an_error(stage: str, runners: Runners, site: Site) -> None:
-    plan = runners.plan(f"fetch: {{url: '${{B}}/classes'}}\npipeline:\n- {stage}\n{KEPT}", B=site.serve(PAGES))
-    outcome = runners.assert_equal(plan)
+    text = crawl(site.serve(PAGES) + "/classes", stage, options="keepColumns: [_error]")
+    outcome = runners.assert_equal(runners.plan(text))
     row = dict(outcome.preview[0])
     assert row.pop("_error") == NO_MODEL
     assert set(row.values()) == {None}

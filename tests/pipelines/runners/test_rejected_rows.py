@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
 
 from pipelines.contract.context import RunContext
 from pipelines.contract.report import RunResult
@@ -15,10 +16,9 @@ from pipelines.contract.request import Figures
 from pipelines.engine.run import Run
 from pipelines.errors import PipelineError, RunError
 from pipelines.local.engine_choice import choose_engine
-from pipelines.local.runner import LocalRunner
 from pipelines.pipeline import Pipeline
-from pipelines.spark.runner import SparkRunner
 from pipelines.transforms.transform import Transforms
+from tests.support.pipelines import Make, crawl, load_table
 
 ROWS = "name,kind\nLamp,a\n,b\nCup,x\nRug,a\n,y\n" + "".join(f"more {number},a\n" for number in range(20))
 KEEP = """
@@ -43,59 +43,51 @@ REJECTED = [
     ("Rug", "a", "expression name <> 'Rug'", "the expression is false"),
     (None, "y", "not_null name", "name is null"),
 ]
-RUNNERS = pytest.mark.parametrize("runner", ["local", "spark"])
+RunWith = Callable[..., tuple[RunResult, Run]]
 
 
-def run(
-    spark: SparkSession, folder: Path, runner: str, checks: str, rows: str = ROWS, **context: Any
-) -> tuple[RunResult, Run]:
-    (folder / "rows.csv").write_text(rows)
-    load = f"{{stage: load_csv, args: [{{path: '{folder}/rows.csv', header: true}}]}}"
-    text = f"pipeline: [{load}, {{stage: 'python_row_transform:keep'}}]\n{checks}"
-    plan = Pipeline.from_yaml(text).plan(transforms=Transforms({"keep": KEEP}))
-    assert not choose_engine(plan).runs_on_spark
-    saves = str(folder / "saves")
-    with Run(plan, RunContext(saves_folder=saves, **context), 3) as one:
-        chosen = LocalRunner(one) if runner == "local" else SparkRunner(one, spark)
-        return chosen.write(str(folder / "output")), one
+@pytest.fixture
+def run(make: Make, tmp_path: Path) -> RunWith:
+    def run(checks: str, rows: str = ROWS, **context: Any) -> tuple[RunResult, Run]:
+        text = load_table(tmp_path, rows, "- {stage: 'python_row_transform:keep'}\n" + checks)
+        plan = Pipeline.from_yaml(text).plan(transforms=Transforms({"keep": KEEP}))
+        assert not choose_engine(plan).runs_on_spark
+        folder = Path(mkdtemp(dir=tmp_path))
+        with Run(plan, RunContext(saves_folder=str(folder / "saves"), **context), 3) as one:
+            return make(one).write(str(folder / "output")), one
+
+    return run
 
 
-@RUNNERS
-def test_a_row_goes_aside_with_the_first_check_that_it_fails(spark: SparkSession, tmp_path: Path, runner: str) -> None:
-    checks = QUARANTINE.replace("severity: quarantine", "severity: quarantine, maxShare: 0.2")
-    result, done = run(spark, tmp_path, runner, checks)
+def test_a_row_goes_aside_with_the_first_check_that_it_fails(run: RunWith, tmp_path: Path) -> None:
+    result, done = run(QUARANTINE.replace("severity: quarantine", "severity: quarantine, maxShare: 0.2"))
     assert (result.output and result.output.rows, result.rejected and result.rejected.rows) == (21, 4)
-    rejected = pq.read_table(tmp_path / "saves/rejected")
+    (folder,) = tmp_path.glob("*/saves")
+    rejected = pq.read_table(folder / "rejected")
     assert rejected.column_names == ["name", "kind", "rejected_check", "rejected_reason"]
     assert [tuple(row.values()) for row in rejected.to_pylist()] == REJECTED
-    assert pq.read_table(tmp_path / "output").column("name").to_pylist()[:2] == ["Lamp", "more 0"]
+    assert pq.read_table(folder.parent / "output").column("name").to_pylist()[:2] == ["Lamp", "more 0"]
     assert [each.fault for each in done.check_results] == [None] * 4, "the other checks see what is left"
     assert [each.figures.get("rejected") for each in done.check_results] == [2, 1, 1, None]
     assert [row["name"] for row in result.preview] == ["Lamp", "more 0", "more 1"]
 
 
-@RUNNERS
-def test_a_run_without_failed_rows_has_an_empty_table_of_them(spark: SparkSession, tmp_path: Path, runner: str) -> None:
-    result, _ = run(spark, tmp_path, runner, QUARANTINE, "name,kind\nLamp,a\nCup,b\n")
+def test_a_run_without_failed_rows_has_an_empty_table_of_them(run: RunWith) -> None:
+    result, _ = run(QUARANTINE, "name,kind\nLamp,a\nCup,b\n")
     assert result.rejected.rows == 0
     assert [name for name, _ in result.rejected.columns] == ["name", "kind", "rejected_check", "rejected_reason"]
 
 
-@RUNNERS
-def test_too_many_rows_aside_fail_the_run(spark: SparkSession, tmp_path: Path, runner: str) -> None:
-    checks = "checks: [{check: not_null, columns: [name], severity: quarantine, maxShare: 0.05}]"
-    with pytest.raises(
-        RunError, match="2 of 25 rows would be set aside, for example because name is null, and at most 5%"
-    ):
-        run(spark, tmp_path, runner, checks)
+def test_too_many_rows_aside_fail_the_run(run: RunWith) -> None:
+    told = "2 of 25 rows would be set aside, for example because name is null, and at most 5%"
+    with pytest.raises(RunError, match=told):
+        run("checks: [{check: not_null, columns: [name], severity: quarantine, maxShare: 0.05}]")
 
 
-@RUNNERS
-def test_a_null_passes_an_expression(spark: SparkSession, tmp_path: Path, runner: str) -> None:
-    run(spark, tmp_path, runner, """checks: [{check: expression, sql: "name <> 'nobody'"}]""")
-    (tmp_path / "again").mkdir()
+def test_a_null_passes_an_expression(run: RunWith) -> None:
+    run("""checks: [{check: expression, sql: "name <> 'nobody'"}]""")
     with pytest.raises(RunError, match="the expression is false in 1 of 25 rows"):
-        run(spark, tmp_path / "again", runner, """checks: [{check: expression, sql: "name <> 'Cup'"}]""")
+        run("""checks: [{check: expression, sql: "name <> 'Cup'"}]""")
 
 
 @pytest.mark.parametrize(
@@ -111,10 +103,9 @@ def test_a_null_passes_an_expression(spark: SparkSession, tmp_path: Path, runner
     ],
 )
 def test_what_checks_cannot_do_is_refused_when_it_is_written(check: str, code: str) -> None:
-    columns = "[{selector: h1, as: name}, {selector: b, as: rejected_reason}]"
-    page = "fetch: {url: 'http://site.test/'}\n"
+    extract = "{stage: extract, args: [{selector: h1, as: name}, {selector: b, as: rejected_reason}]}"
     with pytest.raises(PipelineError) as refused:
-        Pipeline.from_yaml(f"{page}pipeline: [{{stage: extract, args: {columns}}}]\nchecks: [{check}]").plan()
+        Pipeline.from_yaml(crawl("http://site.test/", extract) + f"checks: [{check}]").plan()
     assert code in {problem.code for problem in refused.value.problems}
 
 
@@ -139,19 +130,15 @@ COMPARED: list[tuple[tuple[Figures, ...], dict[str, str | None]]] = [
 ]  # fmt: skip
 
 
-@RUNNERS
-def test_figures_are_compared_with_the_median_of_earlier_executions(
-    spark: SparkSession, tmp_path: Path, runner: str
-) -> None:
-    for number, (past, faults) in enumerate(COMPARED):
-        (folder := tmp_path / str(number)).mkdir()
+def test_figures_are_compared_with_the_median_of_earlier_executions(run: RunWith) -> None:
+    for past, faults in COMPARED:
         checks = "".join(f"- {{check: {check}, severity: warn}}\n" for check in faults)
-        _, done = run(spark, folder, runner, f"checks:\n{checks}", past=past)
+        _, done = run(f"checks:\n{checks}", past=past)
         found = {check: each.fault for check, each in zip(faults, done.check_results, strict=True)}
         wrong = {check: told for check, told in found.items() if not _is_told(told, faults[check])}
-        assert wrong == {}, (runner, past)
+        assert wrong == {}, past
     with pytest.raises(RunError, match="a median of 10"):
-        run(spark, tmp_path, runner, "checks: [{check: row_count, maxRise: 0.5}]", past=FEW)
+        run("checks: [{check: row_count, maxRise: 0.5}]", past=FEW)
 
 
 def _is_told(found: str | None, expected: str | None) -> bool:
@@ -168,15 +155,15 @@ def _is_told(found: str | None, expected: str | None) -> bool:
     ids=["without a service", "too few", "with a limit"],
 )
 def test_a_check_that_compares_nothing_passes_and_says_so(
-    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture, context: dict[str, Any], note: str
+    run: RunWith, caplog: pytest.LogCaptureFixture, context: dict[str, Any], note: str
 ) -> None:
     caplog.set_level("INFO")
-    _, done = run(spark, tmp_path, "local", "checks: [{check: row_count, maxDrop: 0.1}]", **context)
+    _, done = run("checks: [{check: row_count, maxDrop: 0.1}]", **context)
     assert not done.check_results[0].failed
     assert note in caplog.text
 
 
-def test_figures_are_those_of_the_rows_that_are_left(spark: SparkSession, tmp_path: Path) -> None:
+def test_figures_are_those_of_the_rows_that_are_left(run: RunWith) -> None:
     checks = "checks: [{check: not_null, columns: [name], severity: quarantine}, {check: filled, column: name}]"
-    result, done = run(spark, tmp_path, "local", checks)
+    result, done = run(checks)
     assert done.build_figures(result.output.rows) == Figures(23, {"name": 1.0})

@@ -9,12 +9,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipelines.engine import segment
-from pipelines.engine.options import make_fetch_options
 from pipelines.planning.plan import Plan
-from pipelines.trial import Trial
-from tests.support.fetching import LOOPBACK
 from tests.support.runners import Runners
 from tests.support.site import Site
+from tests.support.trials import open_trial
 
 LINKS = "".join(f"<a href=/{each}>{each}</a>" for each in ("to-c", "to-e", "to-e-too", "c", "home", "gone", "gone-too"))
 PAGES = {
@@ -47,7 +45,7 @@ def both(spark: SparkSession, site: Site, tmp_path: Path, caplog: pytest.LogCapt
 
 
 def list_tried(plan: Plan) -> list[tuple[object, str]]:
-    with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 100) as trial:
+    with open_trial(plan) as trial:
         return [(row.values["title"], row.fetched.requested_url or "") for row in trial.iter_rows()]
 
 

@@ -13,7 +13,7 @@ from pipelines.contract.context import RunContext
 from pipelines.contract.request import Files
 from pipelines.errors import RunError
 from pipelines.stages.documents import read_addresses
-from tests.support.pipelines import find_problem
+from tests.support.pipelines import TITLE, find_problem
 from tests.support.runners import Runners
 from tests.support.site import Site
 from tests.support.trials import try_rows
@@ -24,7 +24,6 @@ PAGES = {
     "/c": "<h1>C</h1>",
     "/d": "<h1>D</h1>",
 }
-TITLE = "{stage: extract, args: [{selector: h1, as: title}]}"
 KEPT = "spindle: {keepColumns: [_requestedUrl, _error]}"
 LIST = "fetch: {url: ['${B}/a', '${B}/b', '${B}/a']}"
 FILE = "fetch: {file: '${FOLDER}/urls.txt'}"
@@ -81,11 +80,11 @@ def test_a_limit_fetches_as_many_addresses(runners: Runners, site: Site) -> None
 
 
 def test_addresses_of_a_dataset_are_those_of_its_column_url(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"n": [1, 2], "url": ["http://a/", None]}), tmp_path / "one.parquet")
-    pq.write_table(pa.table({"page": ["http://b/"]}), tmp_path / "two.parquet")
-    pq.write_table(pa.table({"n": [1], "page": ["http://c/"]}), tmp_path / "three.parquet")
-    files = {name: Files((str(tmp_path / f"{name}.parquet"),), "parquet") for name in ("one", "two", "three")}
-    context = RunContext(inputs=files)
+    tables = {"one": {"n": [1, 2], "url": ["http://a/", None]}, "two": {"page": ["http://b/"]}}
+    tables["three"] = {"n": [1], "page": ["http://c/"]}
+    for name, columns in tables.items():
+        pq.write_table(pa.table(columns), tmp_path / f"{name}.parquet")
+    context = RunContext(inputs={name: Files((str(tmp_path / f"{name}.parquet"),), "parquet") for name in tables})
     assert read_addresses("one", context) == ["http://a/"]
     assert read_addresses("two", context) == ["http://b/"]
     with pytest.raises(RunError, match="no column url"):

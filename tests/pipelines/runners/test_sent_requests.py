@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.engine.options import make_fetch_options
 from pipelines.pipeline import Pipeline
 from pipelines.planning.plan import Plan
-from pipelines.trial import Trial, TrialPages
-from tests.support.fetching import LOOPBACK
+from pipelines.trial import TrialPages
 from tests.support.request_site import RequestSite
 from tests.support.runners import Runners
+from tests.support.trials import open_trial
 
 POST_LOGIN = "fetch: {url: '${B}/login', method: POST, form: {password: '${PASSWORD}'}}\n"
 TITLE = "- {stage: extract, args: [{selector: h1, as: title}]}\n"
@@ -134,7 +133,7 @@ def run_everywhere(
         outcome = run(plan)
         assert outcome.failure is None
         found[name] = list_sent(requests), [row["title"] for row in outcome.preview]
-    with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 100) as trial:
+    with open_trial(plan) as trial:
         titles = [row.values["title"] for row in trial.iter_rows()]
         found["trial"] = list_sent(requests), [None if each is None else str(each) for each in titles]
     return found
@@ -143,12 +142,7 @@ def run_everywhere(
 @pytest.mark.long
 @pytest.mark.parametrize(("text", "sent", "titles"), SENT.values(), ids=SENT)
 def test_every_request_with_an_effect_is_sent_in_order(
-    text: str,
-    sent: Sequence[str],
-    titles: Sequence[str | None],
-    both: Runners,
-    requests: RequestSite,
-    tmp_path: Path,
+    text: str, sent: Sequence[str], titles: Sequence[str | None], both: Runners, requests: RequestSite, tmp_path: Path
 ) -> None:
     plan = both.plan(text, B=requests.url, PASSWORD="$ecret", FOLDER=str(tmp_path))
     assert not plan.warnings
@@ -215,7 +209,7 @@ def test_a_later_trial_with_the_same_pages_stays_logged_in_and_sends_the_form_on
     for path in ("/m1", "/m2"):
         text = f"{POST_LOGIN}pipeline:\n- {{stage: wget, args: ['${{B}}{path}']}}\n{TITLE}{SESSION}"
         plan = Pipeline.from_yaml(text).plan({"B": requests.url, "PASSWORD": "$ecret"})
-        with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 10, pages) as trial:
+        with open_trial(plan, 10, pages) as trial:
             found.extend(row.values["title"] for row in trial.iter_rows())
     assert found == ["/m1", "/m2"]
     assert list_sent(requests) == ["POST /login", "GET /", "GET /m1", "GET /m2"]

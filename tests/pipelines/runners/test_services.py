@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from tests.support.search_engines import KEY, SearchServer, serve_search
 from tests.support.site import Site
 from tests.support.turns import record_turns
 
+Give = Callable[[str], None]
 NAMES = ("google", "bing", "searxng")
 LIST = "<ul>{}</ul>".format("".join(f"<li><b>query {n % 3}</b></li>" for n in range(9)))
 TEXT = """
@@ -38,11 +39,16 @@ def search(runners: Runners, site: Site, arguments: str, page: str = LIST, *, on
     return [dict(row) for row in (runners.assert_equal if on_spark else runners.run_locally)(plan).preview]
 
 
-def give_credential(runners: Runners, server: SearchServer, provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give a credential to the tasks of both runners."""
-    runners.environment = server.get_variables(provider)
-    for name, value in runners.environment.items():
-        monkeypatch.setenv(name, value)
+@pytest.fixture
+def give_credential(runners: Runners, server: SearchServer, monkeypatch: pytest.MonkeyPatch) -> Give:
+    """Give a credential of a provider to the tasks of both runners."""
+
+    def give(provider: str) -> None:
+        runners.environment = server.get_variables(provider)
+        for name, value in runners.environment.items():
+            monkeypatch.setenv(name, value)
+
+    return give
 
 
 def fill(server: SearchServer, count: int) -> None:
@@ -55,9 +61,9 @@ def fill(server: SearchServer, count: int) -> None:
 
 @pytest.mark.parametrize("provider", NAMES)
 def test_each_result_is_a_row_in_the_order_of_the_page(
-    provider: str, runners: Runners, site: Site, server: SearchServer, monkeypatch: pytest.MonkeyPatch
+    provider: str, runners: Runners, site: Site, server: SearchServer, give_credential: Give
 ) -> None:
-    give_credential(runners, server, provider, monkeypatch)
+    give_credential(provider)
     fill(server, 2)
     rows = search(
         runners, site, f"{{provider: {provider}, query: $words, num_results: 5}}", on_spark=provider == "google"
@@ -76,9 +82,9 @@ def test_each_result_is_a_row_in_the_order_of_the_page(
 
 @pytest.mark.parametrize("provider", NAMES)
 def test_images_and_many_results(
-    provider: str, runners: Runners, site: Site, server: SearchServer, monkeypatch: pytest.MonkeyPatch
+    provider: str, runners: Runners, site: Site, server: SearchServer, give_credential: Give
 ) -> None:
-    give_credential(runners, server, provider, monkeypatch)
+    give_credential(provider)
     fill(server, 25)
     arguments = f"{{provider: {provider}, query: query 1, num_results: 13, image_search: true}}"
     rows = search(runners, site, arguments, "<li><b>one</b></li>")
@@ -88,9 +94,9 @@ def test_images_and_many_results(
 
 
 def test_results_as_json_in_one_column(
-    runners: Runners, site: Site, server: SearchServer, monkeypatch: pytest.MonkeyPatch
+    runners: Runners, site: Site, server: SearchServer, give_credential: Give
 ) -> None:
-    give_credential(runners, server, "searxng", monkeypatch)
+    give_credential("searxng")
     fill(server, 1)
     first, *others = search(runners, site, "{query: $words, as: found}", "<li><b>query 2</b></li><li><b>none</b></li>")
     (found,) = json.loads(first["found"])
@@ -99,9 +105,9 @@ def test_results_as_json_in_one_column(
 
 
 def test_enrich_reads_the_metadata_of_the_results_and_obeys_robots(
-    runners: Runners, site: Site, server: SearchServer, monkeypatch: pytest.MonkeyPatch
+    runners: Runners, site: Site, server: SearchServer, give_credential: Give
 ) -> None:
-    give_credential(runners, server, "google", monkeypatch)
+    give_credential("google")
     data = {"@type": "Product", "name": "Kettle", "gtin13": "4006381333931", "image": "http://i/k.png"}
     offers = {"price": "12.50", "priceCurrency": "EUR"}
     page = f'<script type="application/ld+json">{json.dumps(data | {"offers": offers})}</script>'
@@ -126,14 +132,14 @@ def test_enrich_reads_the_metadata_of_the_results_and_obeys_robots(
 
 
 def test_a_busy_service_is_asked_again_and_a_failed_search_is_an_error_of_its_row(
-    runners: Runners, site: Site, server: SearchServer, monkeypatch: pytest.MonkeyPatch
+    runners: Runners, site: Site, server: SearchServer, monkeypatch: pytest.MonkeyPatch, give_credential: Give
 ) -> None:
     plan = runners.plan(
         TEXT.format(arguments="{provider: bing, query: $words}"), B=site.serve({"/": "<li><b>query 0</b></li>"})
     )
     (row,) = runners.run_locally(plan).preview
     assert "add a cloud credential of BING_SEARCH" in row["_error"]
-    give_credential(runners, server, "bing", monkeypatch)
+    give_credential("bing")
     fill(server, 1)
     server.statuses[:] = [429, 503]
     (row,) = runners.run_locally(plan).preview
@@ -158,9 +164,9 @@ def test_the_guard_holds_for_services(monkeypatch: pytest.MonkeyPatch, runners: 
 
 
 def test_a_search_is_the_first_stage_and_enriches_through_the_page_cache(
-    runners: Runners, site: Site, server: SearchServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    runners: Runners, site: Site, server: SearchServer, give_credential: Give, tmp_path: Path
 ) -> None:
-    give_credential(runners, server, "google", monkeypatch)
+    give_credential("google")
     base = site.serve({"/lamp": '<meta property="og:title" content="Lamp">'})
     server.results["4006381333931"] = [(f"{base}/lamp", "Lamp", "s", ""), (f"{base}/lamp?again", "Lamp", "s", "")]
     text = "pipeline:\n- {stage: searchEngine, args: [{ean: '4006381333931', enrich: true}]}"
@@ -178,9 +184,9 @@ def test_a_search_is_the_first_stage_and_enriches_through_the_page_cache(
 
 
 def test_searches_keep_the_delay_between_requests(
-    runners: Runners, site: Site, server: SearchServer, monkeypatch: pytest.MonkeyPatch
+    runners: Runners, site: Site, server: SearchServer, monkeypatch: pytest.MonkeyPatch, give_credential: Give
 ) -> None:
-    give_credential(runners, server, "google", monkeypatch)
+    give_credential("google")
     fill(server, 1)
     text = TEXT.replace("backoff: 0.01", "backoff: 0.01, delay: 0.3").format(arguments="{query: $words}")
     turns = record_turns(monkeypatch)

@@ -357,16 +357,16 @@ NUMBERS_CHECKED = [
 ]
 
 
-@pytest.mark.parametrize("severity", ["warn", "error"])
 @pytest.mark.parametrize(
-    ("content", "function", "source", "checks"),
+    ("content", "function", "source", "checks", "severity"),
     [
-        (ROWS, "keep", DECLARED, CHECKS),
-        ("name,group,text\n", "keep", DECLARED, CHECKS),
-        ("name,group,text\n,[], \n\t,{},\u00a0\n", "keep", DECLARED, CHECKS),
-        (NUMBERS, "amounts", AMOUNTS, NUMBERS_CHECKED),
+        (ROWS, "keep", DECLARED, CHECKS, "error"),
+        (ROWS, "keep", DECLARED, CHECKS, "warn"),
+        ("name,group,text\n", "keep", DECLARED, CHECKS, "warn"),
+        ("name,group,text\n,[], \n\t,{},\u00a0\n", "keep", DECLARED, CHECKS, "warn"),
+        (NUMBERS, "amounts", AMOUNTS, NUMBERS_CHECKED, "warn"),
     ],
-    ids=["texts", "no rows", "rows of little", "numbers"],
+    ids=["texts, as errors", "texts", "no rows", "rows of little", "numbers"],
 )
 def test_checks_are_equal(
     runners: Runners, tmp_path: Path, content: str, function: str, source: str, checks: list[str], severity: str

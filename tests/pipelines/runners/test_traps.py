@@ -6,13 +6,11 @@ import pytest
 
 from pipelines.engine import segment
 from pipelines.engine.frontier import describe_bounded
-from pipelines.engine.options import make_fetch_options
 from pipelines.fetch.address_templates import get_template
-from pipelines.trial import Trial
 from tests.support.cases import each_case
-from tests.support.fetching import LOOPBACK
 from tests.support.runners import Runners
 from tests.support.site import Site
+from tests.support.trials import open_trial
 
 EXPLORE = """
 fetch: {url: "${B}/"}
@@ -35,7 +33,7 @@ SITE = {
 TITLES = ["start", "about", "1", "c0", "loop1", "contact", "2", "s1", "loop2", "9", "c1", "c2", "loop3", "s2", "s3"]
 
 
-@pytest.mark.parametrize("frontier", [1_000, 0])
+@pytest.mark.parametrize("frontier", [1_000, pytest.param(0, marks=pytest.mark.long)])
 def test_traps_are_bounded_alike(runners: Runners, site: Site, monkeypatch: pytest.MonkeyPatch, frontier: int) -> None:
     monkeypatch.setattr(segment, "FRONTIER", frontier)
     base = site.serve(SITE)
@@ -47,7 +45,7 @@ def test_traps_are_bounded_alike(runners: Runners, site: Site, monkeypatch: pyte
         "/list?color",
         "/loop",
     ]
-    with Trial(plan, make_fetch_options(plan.options, LOOPBACK), 100) as trial:
+    with open_trial(plan) as trial:
         assert {row.values["title"] for row in trial.iter_rows()} == set(TITLES)
         step = trial.steps[1]
         sentence = describe_bounded(step, trial.counts[step.key].bounded)

@@ -19,6 +19,7 @@ from pipelines.page_cache.options import CacheOptions
 from pipelines.pipeline import Pipeline
 from pipelines.spark.checkpoints import SUFFIX, Checkpoints, list_checkpoint_steps
 from pipelines.spark.runner import SparkRunner
+from tests.support.pipelines import crawl, make_context
 from tests.support.site import Site
 
 FIRST = {"/": "".join(f"<a href=/{each}>{each}</a>" for each in range(6))}
@@ -99,17 +100,16 @@ def find(spark: SparkSession, text: str, folder: Path, digest: str = "same") -> 
 
 
 def test_rows_that_files_cannot_hold_stay_in_memory(spark: SparkSession, site: Site, tmp_path: Path) -> None:
-    text = f"""
-fetch: {{url: '{site.serve(FIRST)}/'}}
-pipeline:
-  - {{stage: extract, args: [{{selector: a, as: first}}]}}
-  - {{stage: sql_query, args: ["SELECT first, make_interval(1, 2) AS gap FROM rows"]}}
-  - {{stage: cache}}
-  - {{stage: sql_query, args: ["SELECT first FROM rows"]}}
-"""
+    text = crawl(
+        site.serve(FIRST) + "/",
+        "{stage: extract, args: [{selector: a, as: first}]}",
+        '{stage: sql_query, args: ["SELECT first, make_interval(1, 2) AS gap FROM rows"]}',
+        "{stage: cache}",
+        '{stage: sql_query, args: ["SELECT first FROM rows"]}',
+    )
     plan = Pipeline.from_yaml(text).plan()
     folders = CheckpointFolders(str(tmp_path / "own"), "same")
-    context = RunContext(fetch=make_fetch_options(plan.options, ("127.0.0.0/8",)), checkpoints=folders)
+    context = make_context(plan, checkpoints=folders)
     with Run(plan, context) as active:
         SparkRunner(active, spark).write(str(tmp_path / "out"))
     assert pq.read_table(tmp_path / "out").to_pylist() == [{"first": "0"}]

@@ -13,22 +13,21 @@ from pyspark.sql import SparkSession
 
 from pipelines.contract.context import RunContext
 from pipelines.coordination.server import Coordinator
-from pipelines.engine.options import make_fetch_options
 from pipelines.engine.run import Run
 from pipelines.errors import RunError
 from pipelines.pipeline import Pipeline
 from pipelines.spark.engine import SparkEngine
 from pipelines.spark.runner import SparkRunner
 from tests.support.libraries import needs_libraries
+from tests.support.pipelines import TITLE, crawl, make_context
 from tests.support.service import PATIENCE_SECONDS, wait_until
 from tests.support.site import Site
 
 
 def test_each_step_counts_its_rows_pages_errors_and_bytes(spark: SparkSession, site: Site) -> None:
     base = site.serve({"/": "<a href=/1>1</a><a href=/2>2</a>", "/1": "<h1>One</h1>"})
-    stages = "[{stage: join, args: [a]}, {stage: extract, args: [{selector: h1}]}]"
-    plan = Pipeline.from_yaml(f"fetch: {{url: '{base}/'}}\npipeline: {stages}").plan()
-    context = RunContext(fetch=make_fetch_options(plan.options, ("127.0.0.0/8",)))
+    plan = Pipeline.from_yaml(crawl(f"{base}/", "{stage: join, args: [a]}", TITLE)).plan()
+    context = make_context(plan)
     site.delay = 0.3
     with Coordinator(context.fetch) as coordinator:
         SparkEngine(spark, plan, replace(context, endpoint=coordinator.endpoint)).build_rows().count()
@@ -40,10 +39,10 @@ def test_each_step_counts_its_rows_pages_errors_and_bytes(spark: SparkSession, s
 
 
 def test_pages_are_not_fetched_from_the_coordinator(spark: SparkSession, site: Site) -> None:
-    stages = "[{stage: join, args: [a]}]\nspindle: {keepColumns: [_error], maxFailureRatio: 1}"
-    plan = Pipeline.from_yaml(f"fetch: {{url: '{site.url}/'}}\npipeline: {stages}").plan()
+    text = crawl(f"{site.url}/", "{stage: join, args: [a]}", options="keepColumns: [_error], maxFailureRatio: 1")
+    plan = Pipeline.from_yaml(text).plan()
     before = list_ports()
-    run = Run(plan, RunContext(fetch=make_fetch_options(plan.options, ("127.0.0.0/8",))))
+    run = Run(plan, make_context(plan))
     (port,) = list_ports() - before
     site.serve({"/": f"<a href=http://127.0.0.1:{port}/>coordinator</a>"})
     with run:
@@ -59,9 +58,9 @@ def list_ports() -> set[int]:
 
 def test_an_explore_counts_each_page_once(spark: SparkSession, site: Site) -> None:
     base = site.serve({"/": "<a href=/1>1</a>", "/1": "<a href=/2>2</a>", "/2": "<a href=/>0</a>"})
-    stages = "[{stage: explore, args: [a, 5]}]\nspindle: {keepColumns: [_url]}"
-    plan = Pipeline.from_yaml(f"fetch: {{url: '{base}/'}}\npipeline: {stages}").plan()
-    context = RunContext(fetch=make_fetch_options(plan.options, ("127.0.0.0/8",)))
+    text = crawl(f"{base}/", "{stage: explore, args: [a, 5]}", options="keepColumns: [_url]")
+    plan = Pipeline.from_yaml(text).plan()
+    context = make_context(plan)
     with Coordinator(context.fetch) as coordinator:
         SparkEngine(spark, plan, replace(context, endpoint=coordinator.endpoint)).build_rows().count()
         counts = coordinator.get_counts()
@@ -133,9 +132,7 @@ def test_failed_pages_are_known_before_a_commit(
     base = site.serve({"/": 404})
     stages = f"[{{stage: extract, args: [{{selector: h1, as: title}}]}}, {{stage: {stage}}}]"
     plan = Pipeline.from_yaml(f"fetch: {{url: '{base}/'}}\npipeline: {stages}\noutput: {output}").plan()
-    context = RunContext(
-        fetch=make_fetch_options(plan.options, ("127.0.0.0/8",)), saves_folder=str(tmp_path / "saves"), author="one"
-    )
+    context = make_context(plan, saves_folder=str(tmp_path / "saves"), author="one")
     with Run(plan, context) as run, pytest.raises(RunError, match="1 of 1 addresses could not be fetched"):
         SparkRunner(run, spark).write(str(tmp_path / "rows"))
     assert site.requests["/"] == 1

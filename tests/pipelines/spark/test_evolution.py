@@ -38,7 +38,8 @@ from tests.support.libraries import needs_libraries
 
 Columns = dict[str, str]
 TABLES = [pytest.param(name, marks=[pytest.mark.long, needs_libraries]) for name in ("delta", "iceberg")]
-FORMATS = pytest.mark.parametrize("format_", ["local", "parquet", *TABLES])
+SPARK = pytest.param("parquet", marks=pytest.mark.long)
+FORMATS = pytest.mark.parametrize("format_", ["local", SPARK, *TABLES])
 MODES = pytest.mark.parametrize("mode", ["append", "merge"])
 
 NARROW = {
@@ -155,7 +156,7 @@ def dataset(request: pytest.FixtureRequest, tmp_path: Path, format_: str) -> Dat
     return Dataset(spark, tmp_path, format_)
 
 
-@FORMATS
+@pytest.mark.parametrize("format_", ["local", "parquet", *TABLES])
 @MODES
 def test_columns_become_wider(dataset: Dataset, mode: str) -> None:
     dataset.write(NARROW, FIRST, EMPTY, mode="overwrite")
@@ -217,7 +218,7 @@ def test_types_that_do_not_fit_name_the_column(dataset: Dataset, existing: str, 
     assert dataset.read(before) == [{"id": 1, "price": None}]
 
 
-@pytest.mark.parametrize("format_", ["local", "parquet", TABLES[0]])
+@pytest.mark.parametrize("format_", ["local", SPARK, TABLES[0]])
 def test_decimals_get_more_digits_after_the_point(dataset: Dataset) -> None:
     dataset.write({"id": "int", "price": "decimal(10,2)"}, {"id": 1, "price": Decimal("1.25")}, mode="overwrite")
     dataset.write({"id": "int", "price": "decimal(10,4)"}, {"id": 2, "price": Decimal("1.2555")})

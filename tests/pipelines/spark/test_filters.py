@@ -22,7 +22,7 @@ from tests.support.tables import append_rows
 
 LONG = (needs_libraries, pytest.mark.long)
 WRITERS = [
-    ("spark", "parquet"),
+    pytest.param("spark", "parquet", marks=pytest.mark.long),
     ("libraries", "parquet"),
     pytest.param("spark", "delta", marks=LONG),
     pytest.param("libraries", "delta", marks=LONG),

@@ -9,14 +9,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from driver.progress import RunProgress
-from pipelines.contract.context import RunContext
-from pipelines.engine.options import make_fetch_options
 from pipelines.engine.run import Run
 from pipelines.errors import RunError
-from pipelines.local.runner import LocalRunner
 from pipelines.pipeline import Pipeline
 from pipelines.spark.runner import SparkRunner
 from pipelines.transforms.transform import Transforms
+from tests.support.pipelines import Make, make_context
 from tests.support.site import Site
 
 PAGES: dict[str, str | int] = {
@@ -55,18 +53,16 @@ FAILED = {
 
 def make_run(text: str, limit: int | None = None) -> tuple[Run, RunProgress]:
     plan = Pipeline.from_yaml(text).plan(transforms=Transforms({"half": HALF}))
-    run = Run(plan, RunContext(fetch=make_fetch_options(plan.options, ("127.0.0.0/8",)), limit=limit))
+    run = Run(plan, make_context(plan, limit=limit))
     return run, RunProgress(plan, run)
 
 
-def test_each_selector_counts_its_pages_and_those_without_a_match(
-    spark: SparkSession, site: Site, tmp_path: Path
-) -> None:
+def test_each_selector_counts_its_pages_and_those_without_a_match(make: Make, site: Site, tmp_path: Path) -> None:
     base = site.serve(PAGES)
     stages = f"[{{stage: join, args: [a]}}, {{stage: flatSelect, args: {FLAT}}}, {COPY}]"
     run, progress = make_run(f"fetch: {{url: '{base}/'}}\npipeline: {stages}")
     with run:
-        SparkRunner(run, spark).write(str(tmp_path / "rows"))
+        make(run).write(str(tmp_path / "rows"))
         progress.finish("COMPLETED")
         _, _, stage, copy, _ = progress.list_stages()
     found = {each.column or each.selector: (each.pages, each.empty) for each in stage.selectors}
@@ -76,16 +72,13 @@ def test_each_selector_counts_its_pages_and_those_without_a_match(
     assert stage.warnings == progress.list_warnings() == [warning]
 
 
-@pytest.mark.parametrize("engine", ["local", "spark"])
-def test_values_that_do_not_fit_their_casts_are_counted(
-    spark: SparkSession, site: Site, tmp_path: Path, engine: str
-) -> None:
+def test_values_that_do_not_fit_their_casts_are_counted(make: Make, site: Site, tmp_path: Path) -> None:
     items = "<li><b>1</b><i>x</i></li><li><b>two</b><i>3</i></li><li><b>three</b><i> </i></li>"
     base = site.serve({"/": items})
     casts = "[li, {selector: b, cast: int, as: b}, {selector: i, cast: double, as: i}, {selector: u, cast: int, as: u}]"
     run, progress = make_run(f"fetch: {{url: '{base}/'}}\npipeline: [{{stage: flatSelect, args: {casts}}}]")
     with run:
-        (SparkRunner(run, spark) if engine == "spark" else LocalRunner(run)).write(str(tmp_path / "rows"))
+        make(run).write(str(tmp_path / "rows"))
         progress.finish("COMPLETED")
         _, stage, _ = progress.list_stages()
     assert [(each.column, each.empty, each.unfit) for each in stage.selectors] == [
@@ -108,19 +101,16 @@ def test_values_that_do_not_fit_their_casts_are_counted(
     ],
 )  # fmt: skip
 def test_a_required_selector_without_any_match_fails_the_run(
-    spark: SparkSession, site: Site, tmp_path: Path, stages: str, sentence: str | None
+    make: Make, site: Site, tmp_path: Path, stages: str, sentence: str | None
 ) -> None:
-    base = site.serve(PAGES)
-    save = f"{{stage: save_csv, args: ['{tmp_path}/saved']}}"
-    run, _ = make_run(f"fetch: {{url: '{base}/'}}\npipeline: [{{stage: join, args: [a]}}, {stages}, {save}]")
+    run, _ = make_run(f"fetch: {{url: '{site.serve(PAGES)}/'}}\npipeline: [{{stage: join, args: [a]}}, {stages}]")
     with run:
         if sentence is None:
-            SparkRunner(run, spark).collect()
+            make(run).write(str(tmp_path / "rows"))
             return
         with pytest.raises(RunError) as error:
-            SparkRunner(run, spark).write(str(tmp_path / "rows"))
+            make(run).write(str(tmp_path / "rows"))
     assert str(error.value) == f"line 2: {sentence} found nothing on 3 of 3 pages"
-    assert not (tmp_path / "saved").exists()
 
 
 def test_a_required_selector_needs_no_match_where_no_page_was_read(spark: SparkSession, tmp_path: Path) -> None:
@@ -132,12 +122,12 @@ def test_a_required_selector_needs_no_match_where_no_page_was_read(spark: SparkS
         " {check: freshness, column: page, hours: 1}, {check: accepted_values, column: page, values: [x]}]"
     )
     with run:
-        assert SparkRunner(run, spark).collect().count() == 0
+        assert SparkRunner(run, spark).write(str(tmp_path / "rows")).output.rows == 0
         assert progress.list_warnings() == []
         assert len(run.check_results) == 4
 
 
-def test_a_failed_check_names_the_selectors_that_found_nothing(spark: SparkSession, site: Site) -> None:
+def test_a_failed_check_names_the_selectors_that_found_nothing(make: Make, site: Site, tmp_path: Path) -> None:
     run, progress = make_run(
         f"fetch: {{url: '{site.serve(PAGES)}/'}}\npipeline:\n"
         "- {stage: flatSelect, args: [li.produkt, {selector: a}]}\n"
@@ -145,7 +135,7 @@ def test_a_failed_check_names_the_selectors_that_found_nothing(spark: SparkSessi
     )
     with run:
         with pytest.raises(RunError) as error:
-            SparkRunner(run, spark).collect_ordered()
+            make(run).write(str(tmp_path / "rows"))
         progress.finish("FAILED")
         states = [stage.state for stage in progress.list_stages()]
     row_count = "line 5: check row_count: the output has 1 row, and should have at least 2"
@@ -154,9 +144,7 @@ def test_a_failed_check_names_the_selectors_that_found_nothing(spark: SparkSessi
 
 
 @pytest.mark.long
-def test_checks_of_the_output_fail_the_run_or_warn(
-    spark: SparkSession, tmp_path: Path, subtests: pytest.Subtests
-) -> None:
+def test_checks_of_the_output_fail_the_run_or_warn(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(ROWS)
     load = f"pipeline: [{{stage: load_csv, args: ['{tmp_path}/a.csv']}}]\n"
     run, _ = make_run(f"{load}checks:{PASSED}")
@@ -178,13 +166,13 @@ def test_checks_of_the_output_fail_the_run_or_warn(
         )
 
 
-def test_a_limited_run_need_not_have_as_many_rows(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_limited_run_need_not_have_as_many_rows(make: Make, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(ROWS)
     run, _ = make_run(
         f"pipeline: [{{stage: load_csv, args: ['{tmp_path}/a.csv']}}]\nchecks: [{{check: row_count, min: 9}}]", 2
     )
     with run:
-        assert SparkRunner(run, spark).collect().count() == 2
+        assert make(run).write(str(tmp_path / "rows")).output.rows == 2
 
 
 @pytest.mark.parametrize(

@@ -23,10 +23,12 @@ from pipelines.page_cache.options import CacheOptions
 from pipelines.pipeline import Pipeline
 from pipelines.spark.engine import SparkEngine
 from pipelines.spark.runner import SparkRunner
+from tests.support.pipelines import crawl
 from tests.support.site import Site
 
 LINKS = "".join(f"<a href=/{number}>to {number}</a>" for number in range(30))
 PAGES = {f"/{number}": f"<h1 class=big>Page {number}</h1><p>a<p>b" for number in range(30)}
+JOIN = "{stage: join, args: [a]}"
 EXTRACT = "{stage: extract, args: [{selector: h1, as: title}, {selector: h1, method: attrs, as: all}]}"
 
 
@@ -55,22 +57,13 @@ def test_the_first_rows_in_document_order_are_shown_and_nothing_is_fetched_twice
     spark: SparkSession, site: Site, tmp_path: Path
 ) -> None:
     base = site.serve({"/": LINKS, **PAGES})
-    text = f"""
-fetch: {{url: '{base}/'}}
-pipeline:
-  - {{stage: join, args: [a]}}
-  - {EXTRACT}
-  - {{stage: flatSelect, args: [p, {{selector: $title, as: again}}]}}
-spindle: {{keepColumns: [_url, _status, _linkText]}}
-"""
+    again = "{stage: flatSelect, args: [p, {selector: $title, as: again}]}"
+    text = crawl(f"{base}/", JOIN, EXTRACT, again, options="keepColumns: [_url, _status, _linkText]")
     with write(spark, text, tmp_path) as (result, progress):
         stages = {stage.key: stage.preview for stage in progress.list_stages()}
         assert set(site.requests.values()) == {1}
     assert [(row["again"], row["_url"], row["_status"], row["_linkText"]) for row in result.preview] == [
-        ("Page 0", f"{base}/0", 200, "to 0"),
-        ("Page 0", f"{base}/0", 200, "to 0"),
-        ("Page 1", f"{base}/1", 200, "to 1"),
-        ("Page 1", f"{base}/1", 200, "to 1"),
+        (f"Page {number}", f"{base}/{number}", 200, f"to {number}") for number in (0, 0, 1, 1)
     ]
     titles = ["Page 0", "Page 1", "********", "Page 3"]
     assert stages["s03_extract"] == [{"title": title, "all": {"class": "big"}} for title in titles]
@@ -127,13 +120,14 @@ def test_rows_of_an_explore_are_shown_from_all_its_levels(spark: SparkSession, s
         assert set(site.requests.values()) == {1}
 
 
-@pytest.mark.parametrize(("limit", "shown"), [(2, 2), (9, 4)])
-def test_no_more_is_shown_than_the_limit_lets_be(
-    spark: SparkSession, site: Site, tmp_path: Path, limit: int, shown: int
+@pytest.mark.parametrize(
+    ("limit", "kept", "shown"), [(2, 4, 2), pytest.param(9, 4, 4, marks=pytest.mark.long), (None, 0, 0)]
+)
+def test_no_more_is_shown_than_the_limit_and_the_number_of_shown_rows_let_be(
+    spark: SparkSession, site: Site, tmp_path: Path, limit: int | None, kept: int, shown: int
 ) -> None:
     base = site.serve({"/": LINKS, **PAGES})
-    text = f"fetch: {{url: '{base}/'}}\npipeline: [{{stage: join, args: [a]}}, {EXTRACT}]"
-    with write(spark, text, tmp_path, limit=limit) as (result, _):
+    with write(spark, crawl(f"{base}/", JOIN, EXTRACT), tmp_path, kept, limit) as (result, _):
         assert [row["title"] for row in result.preview] == [f"Page {number}" for number in range(shown)]
         assert set(site.requests.values()) == {1}
 
@@ -187,13 +181,6 @@ def test_rows_made_by_spark_are_not_counted_by_workers(spark: SparkSession, tmp_
     engine = SparkEngine(spark, plan, RunContext())
     engine.build_rows()
     assert engine.last_worker_step is None
-
-
-def test_a_step_that_nobody_wants_to_see_keeps_nothing(spark: SparkSession, site: Site, tmp_path: Path) -> None:
-    base = site.serve({"/": LINKS, **PAGES})
-    text = f"fetch: {{url: '{base}/'}}\npipeline: [{{stage: join, args: [a]}}, {EXTRACT}]"
-    with write(spark, text, tmp_path, shown=0) as (result, _):
-        assert result.preview == []
 
 
 @pytest.mark.long

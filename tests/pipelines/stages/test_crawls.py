@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,20 +10,15 @@ import pytest
 from pipelines.contract.context import RunContext
 from pipelines.errors import RunError
 from pipelines.page_cache.options import CacheOptions
-from tests.support.pipelines import Run
-from tests.support.site import Site, serve_site
+from tests.support.pipelines import TITLE, Run, crawl
+from tests.support.site import Site
 from tests.support.turns import Turns, record_turns
 
 PAGES = {"/": "".join(f"<a href=/{each}>{each}</a>" for each in range(12))} | {
     f"/{each}": f"<h1>{each}</h1><a href=/{each}>again</a>" for each in range(12)
 }
-JOIN = """
-fetch: {url: "${B}/"}
-pipeline:
-  - {stage: wgetJoin, args: [a]}
-  - {stage: extract, args: [{selector: h1, as: name}]}
-spindle: {keepColumns: [_status, _error]%s}
-"""
+LINKS, NAME = "{stage: wgetJoin, args: [a]}", "{stage: extract, args: [{selector: h1, as: name}]}"
+JOIN = crawl("${B}/", LINKS, NAME, options="keepColumns: [_status, _error]%s")
 
 
 @pytest.fixture
@@ -49,10 +43,11 @@ class TestRobots:
         assert all(row["_error"] is None for row in rows)
         assert site.requests["/robots.txt"] == 0
 
-    def test_are_those_for_the_pipelines_user_agent(self, run: Run, site: Site) -> None:
-        base = site.serve({**PAGES, "/robots.txt": "User-agent: Shopper\nDisallow: /3"})
-        rows = run(JOIN % ", userAgent: Shopper/1.0", B=base)
-        assert [row["name"] for row in rows if row["_error"]] == [None]
+    def test_are_those_for_the_name_in_the_pipelines_user_agent(self, run: Run, site: Site) -> None:
+        rules = "User-agent: acmebot\nCrawl-delay: 0\nUser-agent: other\nDisallow: /1\n\nUser-agent: *\nDisallow: /2"
+        base = site.serve({"/robots.txt": rules, "/": "<a href=/1>1</a><a href=/2>2</a>", "/1": "", "/2": ""})
+        rows = run(JOIN % ', userAgent: "Mozilla/5.0 (compatible; acmebot/1.0; +http://x)"', B=base)
+        assert [row["_error"] for row in rows] == [f"{base}/robots.txt forbids this address to acmebot", None]
 
     @pytest.mark.parametrize("rules", ["User-agent: *\nDisallow: /", 503])
     def test_that_forbid_the_start_end_the_run(self, rules: str | int, run: Run, site: Site) -> None:
@@ -72,11 +67,6 @@ class TestRobots:
 
 
 class TestRedirects:
-    @pytest.fixture
-    def other(self) -> Iterator[Site]:
-        with serve_site() as other:
-            yield other
-
     def test_lead_only_where_the_rules_of_their_target_let_them(self, run: Run, site: Site, other: Site) -> None:
         target = other.serve(
             {"/open": "<h1>open</h1>", "/secret": "<h1>secret</h1>", "/robots.txt": "User-agent: *\nDisallow: /secret"}
@@ -98,22 +88,11 @@ class TestRedirects:
         assert turns.started[target] == 12
 
     def test_bring_a_page_that_is_not_fetched_again_under_its_own_address(self, run: Run, site: Site) -> None:
-        pages = {"/": "<a href=/old>", "/new": "<h1>new</h1><a href=/new>", "/old": ""}
-        base = site.serve(pages)
+        base = site.serve({"/": "<a href=/old>", "/new": "<h1>new</h1><a href=/new>", "/old": ""})
         site.redirects["/old"] = "/new"
-        rows = run(
-            """
-fetch: {url: "${B}/"}
-pipeline:
-  - {stage: wgetExplore, args: [a, 2]}
-  - {stage: extract, args: [{selector: h1, as: name}]}
-spindle: {keepColumns: [_requestedUrl, _url]}
-""",
-            B=base,
-        )
-        assert [tuple(row.values()) for row in rows[1:]] == [
-            ("new", f"{base}/old", f"{base}/new"),
-        ]
+        explore, kept = "{stage: wgetExplore, args: [a, 2]}", "keepColumns: [_requestedUrl, _url]"
+        rows = run(crawl(f"{base}/", explore, NAME, options=kept))
+        assert [tuple(row.values()) for row in rows[1:]] == [("new", f"{base}/old", f"{base}/new")]
         assert (site.requests["/"], site.requests["/old"]) == (1, 1)
 
     @pytest.mark.parametrize("seconds", [0.0, 0.05])
@@ -163,32 +142,17 @@ class TestPoliteness:
 class TestPages:
     def test_are_fetched_once_for_all_stages(self, run: Run, site: Site) -> None:
         base = site.serve(PAGES)
-        rows = run(
-            """
-fetch: {url: "${B}/"}
-pipeline:
-  - {stage: wgetExplore, args: [a, 1]}
-  - {stage: extract, args: [{selector: h1, as: first}]}
-  - {stage: wgetJoin, args: [a]}
-  - {stage: extract, args: [{selector: h1, as: second}]}
-  - {stage: wgetJoin, args: [a]}
-""",
-            B=base,
-        )
-        assert [row["second"] for row in rows][-1] == "11"
+        rows = run(crawl(f"{base}/", "{stage: wgetExplore, args: [a, 1]}", NAME, LINKS, TITLE, LINKS))
+        assert [row["title"] for row in rows][-1] == "11"
         assert site.requests == dict.fromkeys(PAGES, 1)
 
     def test_are_fetched_once_by_parts_of_a_pipeline_that_could_run_side_by_side(self, run: Run, site: Site) -> None:
-        part = """
-  - {stage: wget, args: ["${B}/"]}
-  - {stage: wgetJoin, args: [a]}
-  - {stage: extract, args: [{selector: h1, as: name}]}"""
-        stored = "\n  - {stage: store, args: [%s]}\n  - {stage: reset}"
         base = site.serve(PAGES)
         site.delay = 0.3
-        parts = f"{part}{stored % 'one'}{part}{stored % 'two'}{part}"
-        text = f"pipeline:{parts}\n  - {{stage: union_with, args: [one, two]}}"
-        assert len(run(text, B=base)) == 36
+        part = f"{{stage: wget, args: ['{base}/']}}, {LINKS}, {NAME}"
+        stored = f"{part}, {{stage: store, args: [%s]}}, {{stage: reset}}"
+        parts = f"{stored % 'one'}, {stored % 'two'}, {part}, {{stage: union_with, args: [one, two]}}"
+        assert len(run(f"pipeline: [{parts}]")) == 36
         assert site.requests == dict.fromkeys(PAGES, 1)
 
     @pytest.mark.parametrize(
@@ -202,19 +166,17 @@ pipeline:
     def test_are_fetched_once_however_often_a_query_reads_the_rows(self, query: str, run: Run, site: Site) -> None:
         base = site.serve(PAGES)
         nothing_kept = RunContext(cache=CacheOptions(secrets=(base,)))
-        text = JOIN.partition("spindle:")[0] + f'  - {{stage: sql_query, args: ["{query}"]}}'
-        assert len(run(text, nothing_kept, B=base)) in (12, 13)
+        text = crawl(f"{base}/", LINKS, NAME, f'{{stage: sql_query, args: ["{query}"]}}')
+        assert len(run(text, nothing_kept)) in (12, 13)
         assert site.requests == dict.fromkeys(PAGES, 1)
 
     def test_are_not_fetched_by_a_second_run(self, run: Run, site: Site, tmp_path: Path) -> None:
         base = site.serve(PAGES)
         context = RunContext(cache=CacheOptions(shared=str(tmp_path)))
-        kept = JOIN % ", cache: 60"
-        first = run(kept, context, B=base)
-        assert run(kept, context, B=base) == first
-        assert site.requests == dict.fromkeys(PAGES, 1)
-        run(JOIN % ", cache: 0", context, B=base)
-        assert site.requests == dict.fromkeys(PAGES, 2)
+        first = run(JOIN % ", cache: 60", context, B=base)
+        for seconds, requests in ((60, 1), (0, 2)):
+            assert run(JOIN % f", cache: {seconds}", context, B=base) == first
+            assert site.requests == dict.fromkeys(PAGES, requests)
         assert len(list(tmp_path.glob("*.pages"))) <= 6
 
     def test_without_cache_headers_are_revalidated_by_the_next_run(self, run: Run, site: Site, tmp_path: Path) -> None:
@@ -248,18 +210,3 @@ pipeline:
         for _ in range(2):
             run(JOIN % "", context, B=base)
         assert site.requests == dict.fromkeys(PAGES, 1)
-
-
-def test_rules_are_those_for_the_name_in_the_user_agent(run: Run, site: Site) -> None:
-    robots = (
-        "User-agent: acmebot\nCrawl-delay: 0\nUser-agent: other\nDisallow: /mine\n\nUser-agent: *\nDisallow: /theirs"
-    )
-    base = site.serve({"/robots.txt": robots, "/mine": "x", "/theirs": "x"})
-    rows = run(
-        f"""
-fetch: {{url: [{base}/mine, {base}/theirs]}}
-pipeline: [{{stage: extract, args: [{{selector: body, as: text}}]}}]
-spindle: {{keepColumns: [_error], maxFailureRatio: 1, userAgent: "Mozilla/5.0 (compatible; acmebot/1.0; +http://x)"}}
-"""
-    )
-    assert [row["_error"] for row in rows] == [f"{base}/robots.txt forbids this address to acmebot", None]

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from pipelines.pipeline import Pipeline, check_yaml
-from tests.support.pipelines import Run, find_problem
+from pipelines.pipeline import check_yaml
+from tests.support.pipelines import TITLE, Run, crawl, find_problem
 from tests.support.site import Site
 from tests.support.trials import try_rows
 
@@ -52,32 +52,27 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 @pytest.mark.parametrize("case", CASES)
 def test_a_field_is_a_column_made_above_it(case: str, stage: str, run: Run, site: Site) -> None:
     extractors, row = CASES[case]
-    text = f"fetch: {{url: '{site.serve({'/': PAGE})}/'}}\npipeline: [{stage % extractors}]"
+    text = crawl(site.serve({"/": PAGE}) + "/", stage % extractors)
     check_yaml(text)
-    assert run(text) == [row]
-    plan = Pipeline.from_yaml(text).plan()
-    assert try_rows(plan, 10) == [row]
+    assert run(text) == try_rows(text, 10) == [row]
 
 
 def test_a_column_made_above_hides_that_of_an_earlier_stage(run: Run, site: Site) -> None:
-    assert run(
-        f"fetch: {{url: '{site.serve({'/': PAGE})}/'}}\npipeline:\n"
-        "- {stage: extract, args: [{selector: b, as: name}]}\n"
-        "- {stage: extract, args: [{field: name, as: old}, {selector: h1, as: name}, {field: name, as: new}]}"
-    ) == [{"name": "Lamp 12", "old": "1,50 €", "new": "Lamp 12"}]
+    first = "{stage: extract, args: [{selector: b, as: name}]}"
+    then = "{stage: extract, args: [{field: name, as: old}, {selector: h1, as: name}, {field: name, as: new}]}"
+    rows = run(crawl(site.serve({"/": PAGE}) + "/", first, then))
+    assert rows == [{"name": "Lamp 12", "old": "1,50 €", "new": "Lamp 12"}]
 
 
 def test_a_link_above_leads_on(run: Run, site: Site) -> None:
-    base = site.serve({"/": PAGE, "/x": "<h2>X</h2>"})
-    assert run(
-        f"fetch: {{url: '{base}/'}}\npipeline:\n"
-        "- {stage: extract, args: [{selector: a, method: attr:href, as: path}, {field: path, method: href, as: to}]}\n"
-        "- {stage: join, args: [$to]}\n- {stage: extract, args: [{selector: h2, as: title}]}"
-    ) == [{"path": "/x", "to": f"{base}/x", "title": "X"}]
+    base = site.serve({"/": PAGE, "/x": "<h1>X</h1>"})
+    links = "{selector: a, method: attr:href, as: path}, {field: path, method: href, as: to}"
+    rows = run(crawl(f"{base}/", f"{{stage: extract, args: [{links}]}}", "{stage: join, args: [$to]}", TITLE))
+    assert rows == [{"path": "/x", "to": f"{base}/x", "title": "X"}]
 
 
 @pytest.mark.parametrize("stage", ["{stage: extract, args: [%s]}", "{stage: flatSelect, args: [body, [%s]]}"])
 def test_a_column_that_is_made_below_is_unknown(stage: str) -> None:
     extractors = "{field: raw, method: price, as: price}, {selector: b, as: raw}"
-    problem = find_problem(f"fetch: {{url: http://shop.test/}}\npipeline:\n- {stage % extractors}")
+    problem = find_problem(crawl("http://shop.test/", stage % extractors))
     assert (problem.line, problem.code) == (3, "unknown-column")

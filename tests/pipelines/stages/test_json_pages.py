@@ -8,7 +8,7 @@ import pytest
 
 from pipelines.errors import PipelineError
 from pipelines.pipeline import check_yaml
-from tests.support.pipelines import Run
+from tests.support.pipelines import TITLE, Run, crawl, find_problem
 from tests.support.site import Site
 
 LIST = {"data": {"items": [{"name": "Lamp", "price": 12.5, "page": "/1"}, {"name": "Cup", "page": "/2"}], "next": 2}}
@@ -22,8 +22,7 @@ def base(site: Site) -> str:
 
 
 def test_values_are_read_by_path_in_selectors_and_fields(run: Run, base: str) -> None:
-    rows = run(
-        f"""
+    text = f"""
 fetch: {{url: "{base}/list"}}
 pipeline:
 - stage: extract
@@ -36,36 +35,21 @@ pipeline:
   - {{selector: "$.data.items[0]", method: "attr:page", as: page}}
 - {{stage: extract, args: [{{field: name, as: copy}}]}}
 """
-    )
-    assert list(rows[0].values()) == ["Lamp", "Cup", 12.5, 2, None, "/1", "Lamp"]
+    assert list(run(text)[0].values()) == ["Lamp", "Cup", 12.5, 2, None, "/1", "Lamp"]
 
 
 def test_flat_select_gives_a_row_per_item_whose_links_are_followed(run: Run, base: str) -> None:
-    rows = run(
-        f"""
-fetch: {{url: "{base}/list"}}
-pipeline:
-- {{stage: flatSelect, args: [$.data.items, {{field: $.name, as: name}}, {{selector: $.page, method: href, as: url}}]}}
-- {{stage: wget, args: [$url]}}
-- {{stage: extract, args: [{{selector: h1, as: title}}]}}
-"""
-    )
+    items = "{field: $.name, as: name}, {selector: $.page, method: href, as: url}"
+    select = f"{{stage: flatSelect, args: [$.data.items, {items}]}}"
+    rows = run(crawl(f"{base}/list", select, "{stage: wget, args: [$url]}", TITLE))
     assert [(row["name"], row["title"]) for row in rows] == [("Lamp", "One"), ("Cup", "Two")]
 
 
 def test_the_pages_of_an_api_are_explored_and_joined_by_path(run: Run, site: Site) -> None:
     pages = {"/list": '{"next": "/list?2", "items": [{"page": "/1"}]}', "/list?2": '{"next": null, "items": []}'}
     base = site.serve({**pages, "/1": "<h1>One</h1>"}, dict.fromkeys(pages, "application/json"))
-    rows = run(
-        f"""
-fetch: {{url: "{base}/list"}}
-pipeline:
-- {{stage: wgetExplore, args: [$.next, {{depth: 9}}]}}
-- {{stage: wgetJoin, args: ["$.items[*].page"]}}
-- {{stage: extract, args: [{{selector: h1, as: title}}]}}
-spindle: {{keepColumns: [_depth]}}
-"""
-    )
+    stages = "{stage: wgetExplore, args: [$.next, {depth: 9}]}", '{stage: wgetJoin, args: ["$.items[*].page"]}'
+    rows = run(crawl(f"{base}/list", *stages, TITLE, options="keepColumns: [_depth]"))
     assert rows == [{"title": "One", "_depth": 0}, {"title": None, "_depth": 1}]
 
 
@@ -73,8 +57,7 @@ def test_a_feed_is_followed_and_lists_become_arrays(run: Run, site: Site) -> Non
     feed = "<rss><channel><item><title>A</title><link>/1</link></item><item><link>/2</link></item></channel></rss>"
     page = "<h1>%s</h1><a href=/x>x</a><a href=/y>y</a>"
     base = site.serve({"/feed": feed, "/1": page % "One", "/2": page % "Two"})
-    rows = run(
-        f"""
+    text = f"""
 fetch: {{url: "{base}/feed", parser: XML}}
 pipeline:
 - {{stage: flatSelect, args: [item, {{selector: title, as: title, default: none}}]}}
@@ -86,47 +69,37 @@ pipeline:
   - {{selector: a, method: attrs, all: true, as: attributes}}
   - {{xpath: "//a[2]", as: last}}
 """
-    )
     others = {"links": [f"{base}/x", f"{base}/y"], "attributes": [{"href": "/x"}, {"href": "/y"}], "last": "y"}
-    assert rows == [{"title": "A", "heading": "One", **others}, {"title": "none", "heading": "Two", **others}]
+    assert run(text) == [{"title": "A", "heading": "One", **others}, {"title": "none", "heading": "Two", **others}]
 
 
 def test_a_page_that_is_neither_has_its_text_as_code(run: Run, base: str) -> None:
-    text = f"fetch: {{url: '{base}/plain'}}\npipeline:\n- stage: extract\n  args:\n"
-    rows = run(text + "  - {method: code}\n  - {selector: h1, as: title}\n  - {field: data.x, as: x}")
+    extractors = "{method: code}, {selector: h1, as: title}, {field: data.x, as: x}"
+    rows = run(crawl(f"{base}/plain", f"{{stage: extract, args: [{extractors}]}}"))
     assert rows == [{"code": "a,b\n1,2\n", "title": None, "x": None}]
 
 
 @pytest.mark.long
 def test_a_slow_pattern_fails_only_its_row(run: Run, site: Site) -> None:
     base = site.serve({"/": "<a href=/a>a</a><a href=/b>b</a>", "/a": f"<p>{'a' * 60}!</p>", "/b": "<p>aa</p>"})
-    rows = run(
-        f"""
-fetch: {{url: "{base}/"}}
-pipeline:
-- {{stage: wgetJoin, args: [a]}}
-- {{stage: extract, args: [{{selector: "p:matches((a|aa)+$)", as: p}}]}}
-spindle: {{keepColumns: [_error]}}
-"""
-    )
+    extract = '{stage: extract, args: [{selector: "p:matches((a|aa)+$)", as: p}]}'
+    rows = run(crawl(f"{base}/", "{stage: wgetJoin, args: [a]}", extract, options="keepColumns: [_error]"))
     assert [row["p"] for row in rows] == [None, "aa"]
     assert rows[0]["_error"].startswith("the pattern '(a|aa)+$' takes more than 1 s")
 
 
 @pytest.mark.parametrize(
-    ("extractor", "problem"),
+    ("extractor", "message"),
     [
         ("{field: 'data.items[x]'}", "extract: the field is not a JSON path: '[x]' at character 13 is no .name"),
         ("{selector: '$.a..b'}", "extract: not a selector: '..b' at character 4 is no .name"),
         ("{method: llm, all: true}", "extract: llm reads one selector or field"),
     ],
 )
-def test_errors_have_their_line(extractor: str, problem: str) -> None:
-    with pytest.raises(PipelineError) as error:
-        check_yaml(f"fetch: {{url: 'http://a/'}}\npipeline:\n- stage: extract\n  args:\n  - {extractor}")
-    (found,) = error.value.problems
+def test_errors_have_their_line(extractor: str, message: str) -> None:
+    found = find_problem(crawl("http://a/", f"stage: extract\n  args:\n  - {extractor}"))
     assert found.line == 5
-    assert found.message.startswith(problem)
+    assert found.message.startswith(message)
 
 
 def test_a_field_with_a_dot_is_a_path_unless_it_is_quoted() -> None:

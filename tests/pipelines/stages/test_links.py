@@ -12,16 +12,15 @@ from pipelines.contract.workers import Tools
 from pipelines.engine.definition import Pass
 from pipelines.engine.frontier import Exploration
 from pipelines.engine.worker import run_pass
-from pipelines.errors import PipelineError
 from pipelines.extract.rows import Fetched, Link, Row
 from pipelines.fetch import FetchOptions
 from pipelines.language.columns import Columns
 from pipelines.page_cache.options import CacheOptions
-from pipelines.pipeline import check_yaml
 from pipelines.planning.stage import LinkStage
 from pipelines.stages.links import WgetExplore, WgetJoin
 from pipelines.stages.visits import VisitExplore, VisitJoin
 from tests.support.pages import document
+from tests.support.pipelines import crawl, find_problem
 from tests.support.tools import TOOLS
 
 COUNT, LENGTH, HELD = 100, 1_000_000, 8 * 1024 * 1024
@@ -132,6 +131,5 @@ def test_the_host_of_a_first_page_is_also_the_one_that_it_redirects_to() -> None
 
 
 def test_a_pattern_that_does_not_parse_is_a_problem() -> None:
-    with pytest.raises(PipelineError) as error:
-        check_yaml("fetch: {url: 'http://a/'}\npipeline:\n- {stage: explore, args: [a, {exclude: '('}]}")
-    assert [(each.code, each.line) for each in error.value.problems] == [("invalid-pattern", 3)]
+    problem = find_problem(crawl("http://a/", "{stage: explore, args: [a, {exclude: '('}]}"))
+    assert (problem.code, problem.line) == ("invalid-pattern", 3)

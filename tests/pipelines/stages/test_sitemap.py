@@ -18,7 +18,7 @@ from pipelines.spark.runner import SparkRunner
 from pipelines.stages.documents import fetch_documents
 from pipelines.stages.sitemap import Search, Sitemap
 from tests.support.fetching import LOOPBACK
-from tests.support.pipelines import Run
+from tests.support.pipelines import TITLE, Run
 from tests.support.site import Site
 
 NAMESPACE = 'xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"'
@@ -54,14 +54,9 @@ def base(site: Site) -> str:
 
 
 def test_the_pages_of_a_sitemap_are_rows(run: Run, site: Site, base: str) -> None:
-    rows = run(
-        f"""
-pipeline:
-- {{stage: sitemap, args: ["{base}", {{include: /p/, exclude: [/p/2], sameHost: true, since: "2026-01-01"}}]}}
-- {{stage: extract, args: [{{selector: h1, as: title}}]}}
-spindle: {{keepColumns: [_requestedUrl, _error]}}
-"""
-    )
+    options = 'include: /p/, exclude: [/p/2], sameHost: true, since: "2026-01-01"'
+    kept = "spindle: {keepColumns: [_requestedUrl, _error]}"
+    rows = run(f"pipeline: [{{stage: sitemap, args: ['{base}', {{{options}}}]}}, {TITLE}]\n{kept}")
     assert rows.pop(1)["_error"].endswith("forbids this address to Spindle")
     assert [(row["title"], row["lastmod"], row["_requestedUrl"]) for row in rows] == [
         ("4", None, f"{base}/p/4"),
@@ -71,11 +66,7 @@ spindle: {{keepColumns: [_requestedUrl, _error]}}
 
 
 def test_a_sitemap_without_new_pages_is_no_rows_and_a_missing_one_an_error(run: Run, base: str) -> None:
-    text = f"""
-pipeline:
-- {{stage: sitemap, args: [{base}/%s, {{since: "2026-04-01", include: /p/3}}]}}
-- {{stage: extract, args: [{{selector: h1, as: title}}]}}
-"""
+    text = f'pipeline: [{{stage: sitemap, args: [{base}/%s, {{since: "2026-04-01", include: /p/3}}]}}, {TITLE}]'
     assert run(text % "new.xml") == []
     with pytest.raises(RunError, match=r"no sitemap of .* could be read: .*/nothing\.xml: the server answered 404"):
         run(text % "nothing.xml")

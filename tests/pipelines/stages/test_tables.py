@@ -25,16 +25,16 @@ from pipelines.sql.expressions import REFUSED, check_expression, check_query, is
 from pipelines.stages.sql_query import SqlQuery
 from pipelines.stages.tables import Filter, Sort
 from tests.support.cases import each_case
-from tests.support.pipelines import Run, find_problem, load_table
+from tests.support.pipelines import TITLE, Run, crawl, find_problem, load_table
 from tests.support.site import Site
 
+JOIN = "{stage: wgetJoin, args: [a]}"
 CSV = "name,shop,price\nlamp,b,3\ncup,a,1\nlamp,a,2\nrug,,9\nrug,,8\n"
 
 
 @pytest.fixture
 def load(tmp_path: Path) -> str:
-    (tmp_path / "in.csv").write_text(CSV)
-    return f"pipeline:\n- {{stage: load_csv, args: [{{path: {tmp_path}/in.csv, inferSchema: true}}]}}\n"
+    return load_table(tmp_path, CSV, "").replace("[", "[{path: ").replace("]", ", inferSchema: true}]")
 
 
 @pytest.mark.parametrize(
@@ -68,35 +68,15 @@ def test_the_pages_of_the_rows_that_are_left_are_not_fetched_again(run: Run, sit
         {"/": "<a href=/1>1</a><a href=/2>2</a>", "/1": "<h1>One</h1><p>1</p>", "/3": "<h1>Three</h1><p>3</p>"}
     )
     site.redirects["/2"] = "/3"
-    rows = run(
-        """
-fetch: {url: "${B}/"}
-pipeline:
-- {stage: wgetJoin, args: [a]}
-- {stage: extract, args: [{selector: h1, as: title}]}
-- {stage: filter, args: [title = 'Three']}
-- {stage: wget, args: [$_requestedUrl]}
-- {stage: extract, args: [{selector: p, as: text}]}
-""",
-        B=base,
-    )
+    stages = JOIN, TITLE, "{stage: filter, args: [title = 'Three']}", "{stage: wget, args: [$_requestedUrl]}"
+    rows = run(crawl(f"{base}/", *stages, "{stage: extract, args: [{selector: p, as: text}]}"))
     assert rows == [{"title": "Three", "text": "3"}]
     assert site.requests == {"/": 1, "/1": 1, "/2": 1, "/3": 1}
 
 
 def test_filter_by_an_engine_column(run: Run, site: Site) -> None:
     base = site.serve({"/": "<a href=/1>1</a><a href=/2>2</a>", "/1": "<h1>One</h1>"})
-    rows = run(
-        """
-fetch: {url: "${B}/"}
-pipeline:
-- {stage: wgetJoin, args: [a]}
-- {stage: extract, args: [{selector: h1, as: title}]}
-- {stage: filter, args: [_status = 200]}
-""",
-        B=base,
-    )
-    assert rows == [{"title": "One"}]
+    assert run(crawl(f"{base}/", JOIN, TITLE, "{stage: filter, args: [_status = 200]}")) == [{"title": "One"}]
 
 
 def test_sql_query_sees_the_rows_and_gives_its_own_order(run: Run, load: str) -> None:
@@ -171,42 +151,32 @@ def test_both_runners_sort_alike(spark: SparkSession, columns: list[str], descen
 
 
 @pytest.mark.long
-def test_rows_that_are_equal_keep_their_order_in_a_sort(run: Run, tmp_path: Path) -> None:
-    table = load_table(
-        tmp_path, CSV, "- {stage: sort, args: [{column: $name, desc: true}]}\n- {stage: limit, args: [4]}"
-    )
-    assert [(row["name"], row["price"]) for row in run(table)] == [
-        ("rug", "9"),
-        ("rug", "8"),
-        ("lamp", "3"),
-        ("lamp", "2"),
-    ]
-    by_two = load_table(tmp_path, CSV, "- {stage: sort, args: [shop, {column: price}]}")
-    assert [row["price"] for row in run(by_two)] == ["8", "9", "1", "2", "3"]
+def test_rows_that_are_equal_keep_their_order_in_a_sort(run: Run, load: str) -> None:
+    rows = run(load + "- {stage: sort, args: [{column: $name, desc: true}]}\n- {stage: limit, args: [4]}")
+    assert [(row["name"], row["price"]) for row in rows] == [("rug", 9), ("rug", 8), ("lamp", 3), ("lamp", 2)]
+    by_two = run(load + "- {stage: sort, args: [shop, {column: price}]}")
+    assert [row["price"] for row in by_two] == [8, 9, 1, 2, 3]
 
 
 def test_pages_of_sorted_rows_follow_in_their_order(run: Run, site: Site) -> None:
-    base = site.serve(
-        {"/": "<a href=/1>b</a><a href=/2>a</a>", **{f"/{n}": f"<p>{n}</p><p>{n}{n}</p>" for n in (1, 2)}}
+    pages = {f"/{n}": f"<p>{n}</p><p>{n}{n}</p>" for n in (1, 2)}
+    base = site.serve({"/": "<a href=/1>b</a><a href=/2>a</a>", **pages})
+    text = crawl(
+        f"{base}/",
+        "{stage: flatSelect, args: [a, {method: text, as: name}, {method: href, as: link}]}",
+        "{stage: sort, args: [name]}",
+        "{stage: wget, args: [$link]}",
+        "{stage: flatSelect, args: [p, {method: text, as: text}]}",
     )
-    text = """
-fetch: {url: "${B}/"}
-pipeline:
-- {stage: flatSelect, args: [a, {method: text, as: name}, {method: href, as: link}]}
-- {stage: sort, args: [name]}
-- {stage: wget, args: [$link]}
-- {stage: flatSelect, args: [p, {method: text, as: text}]}
-"""
-    assert [row["text"] for row in run(text, B=base)] == ["2", "22", "1", "11"]
+    assert [row["text"] for row in run(text)] == ["2", "22", "1", "11"]
 
 
 @pytest.mark.parametrize(
     ("args", "sentence"),
     [("[]", "'columns' is missing"), ("[nmae]", "there is no column 'nmae'"), ("[{column: name, down: true}]", "down")],
 )
-def test_a_sort_needs_columns(tmp_path: Path, args: str, sentence: str) -> None:
-    text = "fetch: {url: 'http://a/'}\npipeline:\n- {stage: extract, args: [{selector: h1, as: name}]}\n"
-    assert sentence in str(find_problem(f"{text}- {{stage: sort, args: {args}}}"))
+def test_a_sort_needs_columns(args: str, sentence: str) -> None:
+    assert sentence in str(find_problem(crawl("http://a/", TITLE, f"{{stage: sort, args: {args}}}")))
 
 
 @pytest.mark.parametrize(
@@ -251,36 +221,29 @@ def test_all_aggregates_of_spark_are_known(spark: SparkSession) -> None:
 
 def test_sql_query_that_names_an_engine_column_puts_it_out(run: Run, site: Site) -> None:
     base = site.serve({"/": "<h1>Home</h1>"})
-    text = "fetch: {url: '${B}/'}\npipeline:\n- {stage: extract, args: [{selector: h1, as: t}]}\n"
-    rows = run(text + "- {stage: sql_query, args: ['SELECT t, _status, _url FROM rows']}", B=base)
-    assert rows == [{"t": "Home", "_status": 200, "_url": f"{base}/"}]
-    assert run(text + "- {stage: sql_query, args: ['SELECT * FROM rows']}", B=base) == [{"t": "Home"}]
+    for columns, more in (("title, _status, _url", {"_status": 200, "_url": f"{base}/"}), ("*", {})):
+        rows = run(crawl(f"{base}/", TITLE, f"{{stage: sql_query, args: ['SELECT {columns} FROM rows']}}"))
+        assert rows == [{"title": "Home", **more}]
 
 
 @pytest.mark.long
 def test_stored_rows_are_appended_by_name(run: Run, load: str, site: Site) -> None:
     base = site.serve({"/": "<p>vase</p><p>pot</p>"})
-    rows = run(
-        f"""{load}
-- {{stage: limit, args: [2]}}
-- {{stage: store, args: [known]}}
-- {{stage: reset, args: []}}
-- {{stage: wget, args: ["{base}/"]}}
-- {{stage: flatSelect, args: [p, {{method: text, as: name}}]}}
-- {{stage: union_with, args: [known]}}
-"""
-    )
-    assert rows == [
-        {"name": "vase", "shop": None, "price": None},
-        {"name": "pot", "shop": None, "price": None},
-        {"name": "lamp", "shop": "b", "price": 3},
-        {"name": "cup", "shop": "a", "price": 1},
+    stored = "- {stage: limit, args: [2]}\n- {stage: store, args: [known]}\n- {stage: reset, args: []}\n"
+    select = "- {stage: flatSelect, args: [p, {method: text, as: name}]}\n- {stage: union_with, args: [known]}\n"
+    rows = run(f"{load}{stored}- {{stage: wget, args: ['{base}/']}}\n{select}")
+    assert [tuple(row.values()) for row in rows] == [
+        ("vase", None, None),
+        ("pot", None, None),
+        ("lamp", "b", 3),
+        ("cup", "a", 1),
     ]
 
 
-def test_rows_go_on_after_they_were_stored(run: Run, load: str) -> None:
+def test_rows_go_on_after_they_were_stored_and_a_union_can_be_all_there_is(run: Run, load: str) -> None:
     stages = "- {stage: limit, args: [1]}\n- {stage: store, args: [x]}\n- {stage: unionWith, args: [x]}\n- stage: cache"
     assert [row["name"] for row in run(load + stages)] == ["lamp", "lamp"]
+    assert len(run(load + "- {stage: store, args: [x]}\n- stage: reset\n- {stage: union_with, args: [x]}")) == 5
 
 
 @pytest.mark.parametrize(
@@ -297,38 +260,26 @@ def test_a_wget_returns_to_pages_whose_url_column_remains(load: str, stages: str
     check_yaml(f"{load}{stages}\n- {{stage: wget, args: [$_requestedUrl]}}\n- {{stage: filter, args: [_depth = 0]}}")
 
 
-def test_a_union_can_be_all_there_is(run: Run, load: str) -> None:
-    rows = run(load + "- {stage: store, args: [x]}\n- stage: reset\n- {stage: union_with, args: [x]}")
-    assert len(rows) == 5
+ERRORS = {
+    "- {stage: store, args: [a1]}\n- {stage: union_with, args: [b]}": "unknown label 'b'; known are a1",
+    "- {stage: sql_query, args: [SELECT name FROM rows]}\n- {stage: wget, args: [$_requestedUrl]}":
+        "_requestedUrl is null here: it is not in the result of sql_query SELECT name FROM rows (line ",
+    "- {stage: sentiment_monthly, args: [name]}\n- {stage: join, args: [$_url]}":
+        "_url is null here: it is not in the result of sentiment_monthly name (line ",
+    "- {stage: union_with, args: [b]}": "nothing is stored as 'b' by a stage before this",
+    "- stage: reset": "the pipeline has no rows",
+    "- stage: reset\n- {stage: dedup}": "dedup has no rows to work on",
+    "- {stage: filter, args: ['price >']}": "filter: not SQL: something is missing after 'price >'",
+    "- {stage: sql_query, args: ['SELECT a FORM rows b']}": " / Unexpected token after 'SELECT a FORM'",
+    "- {stage: sql_query, args: ['SELECT * FROM other']}": "sql_query: there is no table 'other'",
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("stages", "problem"),
-    [
-        (
-            "- {stage: store, args: [a1]}\n- {stage: union_with, args: [b]}",
-            "unknown label 'b'; known are a1",
-        ),
-        (
-            "- {stage: sql_query, args: [SELECT name FROM rows]}\n- {stage: wget, args: [$_requestedUrl]}",
-            "_requestedUrl is null here: it is not in the result of sql_query SELECT name FROM rows (line ",
-        ),
-        (
-            "- {stage: sentiment_monthly, args: [name]}\n- {stage: join, args: [$_url]}",
-            "_url is null here: it is not in the result of sentiment_monthly name (line ",
-        ),
-        ("- {stage: union_with, args: [b]}", "nothing is stored as 'b' by a stage before this"),
-        ("- stage: reset", "the pipeline has no rows"),
-        ("- stage: reset\n- {stage: dedup}", "dedup has no rows to work on"),
-        ("- {stage: filter, args: ['price >']}", "filter: not SQL: something is missing after 'price >'"),
-        ("- {stage: sql_query, args: ['SELECT a FORM rows b']}", " / Unexpected token after 'SELECT a FORM'"),
-        ("- {stage: sql_query, args: ['SELECT * FROM other']}", "sql_query: there is no table 'other'"),
-    ],
-)
-def test_errors_are_found_when_the_pipeline_is_read(load: str, stages: str, problem: str) -> None:
+@pytest.mark.parametrize(("stages", "message"), ERRORS.items())
+def test_errors_are_found_when_the_pipeline_is_read(load: str, stages: str, message: str) -> None:
     with pytest.raises(PipelineError) as error:
         check_yaml(load + stages)
-    assert problem in error.value.problems[0].message
+    assert message in error.value.problems[0].message
     assert error.value.problems[0].line
 
 
@@ -494,14 +445,7 @@ def test_queries_only_read_the_rows(text: str) -> None:
 
 # comments that end in one place for the check and in another one for Spark
 @pytest.mark.parametrize(
-    "comment",
-    [
-        "-- \\\n/*\n{}\n-- \\\n*/",
-        "/* /*+ */ {} -- */",
-        "-- \r{}",
-        "-- \f{}",
-        "{{# {} #}}",
-    ],
+    "comment", ["-- \\\n/*\n{}\n-- \\\n*/", "/* /*+ */ {} -- */", "-- \r{}", "-- \f{}", "{{# {} #}}"]
 )
 def test_no_comment_hides_code_from_the_check(comment: str) -> None:
     for hidden in ("UNION ALL SELECT value FROM text.`/etc/passwd`", "WHERE reflect('a', 'b') = 1"):
@@ -538,13 +482,10 @@ def test_a_function_that_comes_past_the_check_is_not_there_in_spark(spark: Spark
                 session.sql(query)
 
 
-def test_files_that_come_past_the_check_are_not_there_in_spark(spark: SparkSession) -> None:
+def test_files_and_users_that_come_past_the_check_are_not_there_in_spark(spark: SparkSession) -> None:
     with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
         spark.sql("SELECT * FROM text.`/etc/hosts`")
-
-
-def test_the_user_is_the_same_everywhere(spark: SparkSession) -> None:
-    assert spark.sql("SELECT user, `current_user`").first() == ("spindle", "spindle")
+    assert spark.sql("SELECT user, `current_user`").first() == ("spindle", "spindle"), "the same everywhere"
 
 
 def test_xml_makes_java_open_nothing(spark: SparkSession, site: Site) -> None:

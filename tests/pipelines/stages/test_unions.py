@@ -10,9 +10,8 @@ import pytest
 
 from pipelines.contract.context import RunContext
 from pipelines.contract.request import Files
-from pipelines.errors import PipelineError, RunError
-from pipelines.pipeline import check_yaml
-from tests.support.pipelines import Run
+from pipelines.errors import RunError
+from tests.support.pipelines import Run, find_problem
 from tests.support.site import Site
 
 
@@ -52,12 +51,8 @@ pipeline:
 - {{stage: limit, args: [1]}}
 - {{stage: union_by_name, args: [{JSON}, {CSV}]}}
 """
-    assert [(row["name"], row["price"]) for row in run(text, F=folder)] == [
-        ("lamp", 3),
-        ("rug", 2),
-        ("lamp", 3),
-        ("cup", 1),
-    ]
+    rows = [(row["name"], row["price"]) for row in run(text, F=folder)]
+    assert rows == [("lamp", 3), ("rug", 2), ("lamp", 3), ("cup", 1)]
 
 
 def test_a_union_by_name_can_be_all_there_is(run: Run, folder: str) -> None:
@@ -66,11 +61,8 @@ def test_a_union_by_name_can_be_all_there_is(run: Run, folder: str) -> None:
 
 def test_conflicting_types_are_an_error_with_line_and_source(run: Run, folder: str) -> None:
     text = f"pipeline:\n- {{stage: load_parquet, args: [{folder}/c.parquet]}}\n- stage: unionByName\n  args:\n"
-    message = (
-        "line 3: unionByName .*: the column 'price' is double in the rows so far and string in .*text.parquet; "
-        "give it one type"
-    )
-    with pytest.raises(RunError, match=message):
+    message = "line 3: unionByName .*: the column 'price' is double in the rows so far and string in .*text.parquet"
+    with pytest.raises(RunError, match=f"{message}; give it one type"):
         run(text + f"  - {{format: parquet, path: '{folder}/text.parquet'}}\n")
 
 
@@ -106,29 +98,19 @@ pipeline:
 
 
 @pytest.mark.parametrize(
-    ("args", "problem"),
+    ("args", "message"),
     [
-        ("[]", "2: load_union: 'sources' is missing"),
-        ("[{format: csv}]", "2: load_union: 'path' is missing"),
-        (
-            "[{format: cvs, path: a}]",
-            "2: load_union: unknown format 'cvs'; did you mean csv?",
-        ),
-        (
-            "[{format: csv, path: a, options: {headr: x}}]",
-            "2: load_union: unknown argument 'headr'; did you mean header?",
-        ),
-        ("[{format: csv, path: a, opts: {}}]", "2: load_union: unknown argument 'opts'; did you mean options?"),
-        (
-            "[{format: json, path: a, options: {multiLine: maybe}}]",
-            "2: load_union: 'multiLine' must be true or false",
-        ),
+        ("[]", "'sources' is missing"),
+        ("[{format: csv}]", "'path' is missing"),
+        ("[{format: cvs, path: a}]", "unknown format 'cvs'; did you mean csv?"),
+        ("[{format: csv, path: a, options: {headr: x}}]", "unknown argument 'headr'; did you mean header?"),
+        ("[{format: csv, path: a, opts: {}}]", "unknown argument 'opts'; did you mean options?"),
+        ("[{format: json, path: a, options: {multiLine: maybe}}]", "'multiLine' must be true or false"),
     ],
 )
-def test_wrong_sources_are_errors(args: str, problem: str) -> None:
-    with pytest.raises(PipelineError) as error:
-        check_yaml(f"pipeline:\n- {{stage: load_union, args: {args}}}")
-    assert [f"{each.line}: {each.message}" for each in error.value.problems] == [problem]
+def test_wrong_sources_are_errors(args: str, message: str) -> None:
+    problem = find_problem(f"pipeline:\n- {{stage: load_union, args: {args}}}")
+    assert (problem.line, problem.message) == (2, f"load_union: {message}")
 
 
 def test_the_own_dataset_has_no_rows_before_it_is_published(run: Run, folder: str) -> None:

@@ -365,11 +365,7 @@ EXTRACTED = (
 
 
 @pytest.mark.parametrize(
-    ("more", "place"),
-    [
-        ("output: {format: delta}", "output"),
-        ("- {stage: save_delta, args: [goods]}", "pipeline[1]"),
-    ],
+    ("more", "place"), [("output: {format: delta}", "output"), ("- {stage: save_delta, args: [goods]}", "pipeline[1]")]
 )
 def test_check_refuses_names_that_delta_cannot_have(more: str, place: str) -> None:
     with pytest.raises(PipelineError) as error:

@@ -1,4 +1,4 @@
-"""python_row_transform on Spark: rows, arguments, schemas, errors and limits of users' functions."""
+"""python_row_transform on both runners: rows, arguments, schemas, errors and limits of users' functions."""
 
 from __future__ import annotations
 
@@ -7,18 +7,16 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 import pytest
-from pyspark.sql import SparkSession
 
-from driver.failures import describe_failure
-from pipelines.contract.context import RunContext
-from pipelines.coordination.server import Coordinator
-from pipelines.engine.options import make_fetch_options
+from pipelines.engine.run import Run
 from pipelines.errors import PipelineError, RunError
+from pipelines.language.json_values import list_records
+from pipelines.local.runner import LocalRunner
 from pipelines.pipeline import Pipeline
 from pipelines.spark.dataframes import to_records
-from pipelines.spark.engine import SparkEngine
 from pipelines.transforms.sandbox import Limits
 from pipelines.transforms.transform import Transforms
+from tests.support.pipelines import TITLE, Make, crawl, load_table, make_context
 from tests.support.site import Site
 
 Rows = list[dict[str, Any]]
@@ -40,19 +38,19 @@ def clean(row, *, currency="£") -> Product:
 
 
 @pytest.fixture
-def run(spark: SparkSession) -> RunWith:
+def run(make: Make) -> RunWith:
     """Runs a text with these row transforms; `counted` takes the errors counted by step."""
 
     def run(text: str, seconds: float = 10, counted: dict[str, int] | None = None, **own: Any) -> Rows:
         plan = Pipeline.from_yaml(text).plan(transforms=Transforms(own, Limits(seconds)))
-        fetch = make_fetch_options(plan.options, ("127.0.0.0/8",))
-        with Coordinator(fetch) as coordinator:
-            engine = SparkEngine(spark, plan, RunContext(fetch=fetch, endpoint=coordinator.endpoint))
-            rows = engine.build_rows().persist()
-            found = to_records(engine.select_output(rows.orderBy("_ordinal")))
+        with Run(plan, make_context(plan)) as one:
+            runner = make(one)
+            if isinstance(runner, LocalRunner):
+                found = list_records(runner.collect())
+            else:
+                found = to_records(runner.collect_ordered())
             if counted is not None:
-                counted.update({key: each.errors for key, each in coordinator.get_counts().items() if each.errors})
-        spark.catalog.clearCache()
+                counted.update({key: each.errors for key, each in one.get_counts().items() if each.errors})
         return found
 
     return run
@@ -60,9 +58,7 @@ def run(spark: SparkSession) -> RunWith:
 
 @pytest.fixture
 def csv(tmp_path: Path) -> str:
-    path = tmp_path / "products.csv"
-    path.write_text("name,price\nlamp,£2.50\ncup,free\nbowl,£1\n")
-    return f"pipeline:\n- {{stage: load_csv, args: ['{path}']}}\n"
+    return load_table(tmp_path, "name,price\nlamp,£2.50\ncup,free\nbowl,£1\n", "")
 
 
 def test_a_function_gives_the_columns_that_it_declares(run: RunWith, csv: str) -> None:
@@ -89,22 +85,19 @@ def test_a_row_that_raises_keeps_its_place_as_an_error_row(run: RunWith, csv: st
     counted: dict[str, int] = {}
     assert run(text, counted=counted, half=source) == [
         {"name": "lamp", "half": 1.25, "_error": None},
-        {
-            "name": "cup",
-            "half": None,
-            "_error": "half: line 2: ValueError: could not convert string to float: 'ree'",
-        },
+        {"name": "cup", "half": None, "_error": "half: line 2: ValueError: could not convert string to float: 'ree'"},
         {"name": "bowl", "half": 0.5, "_error": None},
     ]
     assert counted == {"s02_python_row_transform_half": 1}
 
 
 def test_a_row_that_raises_ends_the_run_where_it_is_asked_to(run: RunWith, csv: str) -> None:
-    text = csv + "- {stage: 'python_row_transform:half', args: {onError: fail}}\n"
-    with pytest.raises(Exception, match="ValueError") as error:
-        run(text, half="def half(row) -> {'half': float}:\n  return {'half': float(row['price'][1:])}\n")
-    told = "python_row_transform:half: line 2: ValueError: could not convert string to float: 'ree'"
-    assert describe_failure(error.value) == f"s02_python_row_transform_half: {told}"
+    told = "line 3: python_row_transform:half: line 2: ValueError: could not convert string to float: 'ree'"
+    with pytest.raises(RunError, match=f"^{told}$"):
+        run(
+            csv + "- {stage: 'python_row_transform:half', args: {onError: fail}}\n",
+            half="def half(row) -> {'half': float}:\n  return {'half': float(row['price'][1:])}\n",
+        )
 
 
 def test_a_value_of_another_type_than_declared_is_an_error_row(run: RunWith, csv: str) -> None:
@@ -119,9 +112,11 @@ def test_a_value_of_another_type_than_declared_is_an_error_row(run: RunWith, csv
 
 @pytest.mark.parametrize("declared", ["", " -> {'name': str, 'n': int, 'tags': dict[str, int], 'half': float}"])
 def test_a_row_whose_function_raises_keeps_its_values(run: RunWith, csv: str, declared: str) -> None:
-    query = "SELECT name, length(name) AS n, map(name, 1) AS tags FROM rows"
+    query = "SELECT name, length(name) AS n, map(ARRAY[name], ARRAY[1]) AS tags FROM rows"
     source = f"def half(row){declared}:\n  assert row['n'] > 3\n  return {{**row, 'half': row['n'] / 2}}\n"
-    stages = f"- {{stage: sql_query, args: ['{query}']}}\n- {{stage: 'python_row_transform:half'}}\n"
+    stages = (
+        f"- {{stage: sql_query, args: ['{query}', {{dialect: trino}}]}}\n- {{stage: 'python_row_transform:half'}}\n"
+    )
     assert run(csv + stages + "spindle: {keepColumns: [_error]}\n", half=source)[:2] == [
         {"name": "lamp", "n": 4, "tags": {"lamp": 1}, "half": 2.0, "_error": None},
         {"name": "cup", "n": 3, "tags": {"cup": 1}, "half": None, "_error": "half: line 2: AssertionError"},
@@ -136,10 +131,9 @@ def test_a_row_with_an_undeclared_column_keeps_its_values(run: RunWith, csv: str
 
 
 def test_the_same_function_twice_keeps_order_and_errors_row_by_row(run: RunWith, tmp_path: Path) -> None:
-    (tmp_path / "n.csv").write_text("n\n" + "".join(f"{n}\n" for n in range(300)))
     source = "def add(row) -> {'n': int}:\n  n = int(row['n']) + 1\n  assert n != 202\n  return {'n': n}\n"
     stage = "- {stage: 'python_row_transform:add'}\n"
-    text = f"pipeline:\n- {{stage: load_csv, args: ['{tmp_path}/n.csv']}}\n{stage}{stage}"
+    text = load_table(tmp_path, "n\n" + "".join(f"{n}\n" for n in range(300)), stage * 2)
     counted: dict[str, int] = {}
     rows = run(text + "spindle: {keepColumns: [_error]}\n", counted=counted, add=source)
     assert [row["n"] for row in rows if row["_error"] is None] == [n + 2 for n in range(300) if n not in (200, 201)]
@@ -148,20 +142,16 @@ def test_the_same_function_twice_keeps_order_and_errors_row_by_row(run: RunWith,
 
 
 def test_later_rows_are_held_to_the_columns_of_the_first(run: RunWith, tmp_path: Path) -> None:
-    (tmp_path / "n.csv").write_text("n\n" + "".join(f"{n}\n" for n in range(1000)))
     source = """
 def f(row):
   n = int(row["n"])
   return {"n": "many"} if n == 900 else {"n": n, "x": 1} if n == 950 else {"n": n}
 """
-    text = f"pipeline:\n- {{stage: load_csv, args: ['{tmp_path}/n.csv']}}\n- {{stage: 'python_row_transform:f'}}\n"
+    text = load_table(tmp_path, "n\n" + "".join(f"{n}\n" for n in range(1000)), "- {stage: 'python_row_transform:f'}\n")
     rows = run(text + "spindle: {keepColumns: [_error]}\n", f=source)
     assert [row for row in rows if row["_error"]] == [
         {"n": None, "_error": "f: the column 'n' is text, not a whole number, as the first 100 rows have them"},
-        {
-            "n": 950,
-            "_error": "f: there is no column 'x' among its columns n, as the first 100 rows have them",
-        },
+        {"n": 950, "_error": "f: there is no column 'x' among its columns n, as the first 100 rows have them"},
     ]
     assert len(rows) == 1000
 
@@ -192,8 +182,9 @@ def f(row){declared}:
 
 @pytest.mark.parametrize("declared", ["", " -> {'n': float, 't': datetime}"])
 def test_a_value_that_no_column_holds_costs_its_row(run: RunWith, tmp_path: Path, declared: str) -> None:
-    (tmp_path / "n.csv").write_text("name\nlamp\nsnan\nnan\nearly\nlate\ndeep\ncup\n")
-    text = f"pipeline:\n- {{stage: load_csv, args: ['{tmp_path}/n.csv']}}\n- {{stage: 'python_row_transform:f'}}\n"
+    text = load_table(
+        tmp_path, "name\nlamp\nsnan\nnan\nearly\nlate\ndeep\ncup\n", "- {stage: 'python_row_transform:f'}\n"
+    )
     rows = run(text + "spindle: {keepColumns: [_error]}\n", f=ODD.format(declared=declared))
     assert [row["n"] for row in rows] == [1.5, None, None, 1.5, 1.5, None, 1.5]
     assert [(row["_error"] or "").split(", as")[0] for row in rows] == [
@@ -238,23 +229,12 @@ def test_values_of_own_functions_must_fit_their_columns(run: RunWith, tmp_path: 
 
 
 def test_a_page_stays_with_the_row_and_links_are_followed_after_a_transform(run: RunWith, site: Site) -> None:
-    shop = site.serve(
-        {
-            "/": "<li class=product><a href=/lamp>Lamp</a></li><li class=product><a href=/cup>Cup</a></li>",
-            "/lamp": "<h1>The lamp</h1>",
-            "/cup": "<h1>The cup</h1>",
-        }
-    )
-    text = f"""
-fetch: {{url: "{shop}/"}}
-pipeline:
-  - {{stage: flatSelect, args: [li.product, {{selector: a, as: name}}]}}
-  - {{stage: "python_row_transform:upper"}}
-  - {{stage: wgetJoin, args: [a]}}
-  - {{stage: extract, args: [{{selector: h1, as: title}}]}}
-"""
+    items = "<li class=product><a href=/lamp>Lamp</a></li><li class=product><a href=/cup>Cup</a></li>"
+    shop = site.serve({"/": items, "/lamp": "<h1>The lamp</h1>", "/cup": "<h1>The cup</h1>"})
+    select = "{stage: flatSelect, args: [li.product, {selector: a, as: name}]}"
+    stages = select, "{stage: 'python_row_transform:upper'}", "{stage: wgetJoin, args: [a]}", TITLE
     source = "def upper(row):\n  return {'name': row['name'].upper(), 'from': row['_url'][-1]}\n"
-    assert run(text, upper=source) == [
+    assert run(crawl(f"{shop}/", *stages), upper=source) == [
         {"name": "LAMP", "from": "/", "title": "The lamp"},
         {"name": "CUP", "from": "/", "title": "The cup"},
     ]
@@ -263,13 +243,8 @@ pipeline:
 @pytest.mark.long
 def test_open_columns_travel_through_an_explore(run: RunWith, site: Site) -> None:
     shop = site.serve({"/": "<a href=/2>2</a>", "/2": "<a href=/3>3</a>", "/3": "x"})
-    text = f"""
-fetch: {{url: "{shop}/"}}
-pipeline:
-  - {{stage: "python_row_transform:tag"}}
-  - {{stage: wgetExplore, args: [a, 2]}}
-  - {{stage: extract, args: [{{selector: body, as: text}}]}}
-"""
+    stages = "{stage: 'python_row_transform:tag'}", "{stage: wgetExplore, args: [a, 2]}"
+    text = crawl(f"{shop}/", *stages, "{stage: extract, args: [{selector: body, as: text}]}")
     rows = run(text, tag="def tag(row):\n  return {'tag': {'a': 1}, 'at': row['_fetchedAt'].year > 2000}\n")
     assert rows == [{"tag": {"a": 1}, "at": True, "text": text} for text in ("2", "3", "x")]
 
@@ -304,8 +279,7 @@ def test_invalid_column_names_are_errors_with_their_line(run: RunWith, csv: str,
 
 
 def test_an_invalid_column_name_in_a_later_row_is_an_error_of_the_row(run: RunWith, tmp_path: Path) -> None:
-    (tmp_path / "n.csv").write_text("n\n" + "".join(f"{n}\n" for n in range(200)))
-    text = f"pipeline:\n- {{stage: load_csv, args: ['{tmp_path}/n.csv']}}\n- {{stage: 'python_row_transform:f'}}\n"
+    text = load_table(tmp_path, "n\n" + "".join(f"{n}\n" for n in range(200)), "- {stage: 'python_row_transform:f'}\n")
     source = "def f(row):\n  return {'n': 1, '\\ud800': 2} if row['n'] == '150' else {'n': 1}\n"
     rows = run(text + "spindle: {keepColumns: [_error]}\n", f=source)
     assert [row["_error"] for row in rows if row["_error"]] == [
@@ -314,11 +288,10 @@ def test_an_invalid_column_name_in_a_later_row_is_an_error_of_the_row(run: RunWi
 
 
 def test_a_function_that_cannot_be_loaded_ends_the_run(run: RunWith, csv: str) -> None:
-    text = csv + "- {stage: 'python_row_transform:f'}\n"
-    with pytest.raises(Exception, match="StageFailed") as error:
-        run(text, f="import nothing_like_it\ndef f(row) -> {'a': int}:\n  return row\n")
+    source = "import nothing_like_it\ndef f(row) -> {'a': int}:\n  return row\n"
     told = "f cannot be loaded: line 1: ModuleNotFoundError: No module named 'nothing_like_it'"
-    assert describe_failure(error.value) == f"s02_python_row_transform_f: {told}"
+    with pytest.raises(RunError, match=f"^line 3: python_row_transform:f: {told}$"):
+        run(csv + "- {stage: 'python_row_transform:f'}\n", f=source)
 
 
 def test_a_function_of_ones_own_runs_in_the_worker(run: RunWith, csv: str) -> None:
@@ -335,11 +308,7 @@ def test_a_function_of_ones_own_runs_in_the_worker(run: RunWith, csv: str) -> No
 def test_a_row_that_takes_too_long_costs_only_itself(run: RunWith, csv: str) -> None:
     text = csv + "- {stage: 'python_row_transform:f'}\nspindle: {keepColumns: [_error]}\n"
     source = "def f(row) -> {'name': str}:\n  while row['name'] == 'cup': pass\n  return {'name': row['name']}\n"
-    assert [row["_error"] for row in run(text, 3, f=source)] == [
-        None,
-        "f: it took longer than 3 s for a row",
-        None,
-    ]
+    assert [row["_error"] for row in run(text, 3, f=source)] == [None, "f: it took longer than 3 s for a row", None]
 
 
 WRONG = [
