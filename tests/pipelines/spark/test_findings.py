@@ -113,6 +113,15 @@ def test_a_required_selector_without_any_match_fails_the_run(
     assert str(error.value) == f"line 2: {sentence} found nothing on 3 of 3 pages"
 
 
+def test_a_required_selector_without_any_match_saves_nothing(spark: SparkSession, site: Site, tmp_path: Path) -> None:
+    save = f"{{stage: save_csv, args: ['{tmp_path}/saved']}}"
+    stages = f"[{{stage: extract, args: [{{selector: nav, required: true}}]}}, {save}]"
+    run, _ = make_run(f"fetch: {{url: '{site.serve(PAGES)}/'}}\npipeline: {stages}")
+    with run, pytest.raises(RunError, match="found nothing"):
+        SparkRunner(run, spark).write(str(tmp_path / "rows"))
+    assert not (tmp_path / "saved").exists()
+
+
 def test_a_required_selector_needs_no_match_where_no_page_was_read(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("page\n")
     extract = "{stage: extract, args: [{selector: h1, required: true}]}"
