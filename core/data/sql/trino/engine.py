@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Callable, Generator, Mapping, Sequence, Set
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -20,7 +21,7 @@ from core.data.sql.trino.client import TableGone, TrinoClient, TrinoStatement
 from core.data.sql.trino.tables import TrinoTables
 from core.data.sql.trino.text import write_page
 from core.data.sql.trino.values import ParquetRows, describe_type, name_type, plain_value
-from core.errors import BadInput
+from core.errors import BadInput, Unavailable
 from core.infra.settings import Settings
 from core.infra.storage.protocol import Storage
 from pipelines.duckdb.values import make_converter
@@ -28,6 +29,9 @@ from pipelines.sql.column_names import make_unique
 from pipelines.sql.gate import TRINO_FUNCTIONS
 from pipelines.sql.names import TableName
 from pipelines.sql.statement import Select
+
+TORN = "HIVE_METASTORE_ERROR"  # of a metastore of files, while a query is planned
+TORN_TRIES = 5
 
 T = TypeVar("T")
 
@@ -116,19 +120,31 @@ class TrinoEngine:
     def _repeat_if_gone(self, query: EngineQuery, run: Callable[[], T]) -> T:
         """Run a query; when Trino has lost its tables, register them again and run it once more."""
         try:
-            return run()
+            return _repeat_if_torn(run)
         except TableGone:
             self._tables.forget(name_user(query.organization_id))
             for relation in query.relations:
                 self._tables.register(query.organization_id, relation.table)
         try:
-            return run()
+            return _repeat_if_torn(run)
         except TableGone as error:
             raise BadInput("The query reads a table that it does not name.", code="unknown-table") from error
 
 
 def open_trino_engine(settings: Settings, storage: Storage) -> TrinoEngine:
     return TrinoEngine(settings, storage, TrinoClient(settings.trino))
+
+
+def _repeat_if_torn(run: Callable[[], T]) -> T:
+    """Run a query again that found half of a table's description: another process was registering the table."""
+    for attempt in range(1, TORN_TRIES):
+        try:
+            return run()
+        except Unavailable as error:
+            if error.details[0].code != TORN:
+                raise
+            time.sleep(0.1 * attempt)
+    return run()
 
 
 def _read_rows(statement: TrinoStatement, query: EngineQuery) -> Generator[dict[str, Any]]:

@@ -6,6 +6,7 @@ import io
 import re
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -21,6 +22,7 @@ from core.data.sql.engine import EngineQuery, StoredResult
 from core.data.sql.service import Query, open_sql_engine
 from core.data.sql.trino.access import name_user
 from core.data.sql.trino.client import TrinoClient
+from core.data.sql.trino.engine import TrinoEngine
 from core.errors import BadInput, Unavailable
 from core.infra.storage import open_storage
 from core.infra.storage.protocol import query_key, table_key
@@ -171,6 +173,26 @@ def test_a_table_that_two_processes_need_at_once_is_created_once(on_trino: Wareh
         assert list(callers.map(count, range(8))) == [[{"n": 4}]] * 8
     for engine in engines:
         engine.close()
+
+
+def test_a_table_is_read_while_another_process_registers_it(on_trino: Warehouse) -> None:
+    dataset = on_trino.publish("acme", "shop", "registered", GOODS, GOODS_COLUMNS, "parquet")
+    table, owner = load_table(on_trino, dataset), on_trino.ids["acme"]
+    reading, other = (open_sql_engine(on_trino.settings, open_storage(on_trino.settings.storage)) for _ in range(2))
+    relation = reading.register(owner, table)
+
+    def register_again() -> None:
+        assert isinstance(other, TrinoEngine)
+        for _ in range(20):
+            other.register(owner, table)
+            other._tables.forget(name_user(owner))
+
+    with ThreadPoolExecutor(1) as beside, closing(reading), closing(other):
+        registered = beside.submit(register_again)
+        sql = f"SELECT count(*) AS n FROM {'.'.join(relation.identifiers)}"
+        while not registered.done():
+            assert reading.run(EngineQuery(new_id(), owner, sql, (relation,))).rows == [{"n": 4}]
+        registered.result()
 
 
 LETTERS = pa.table({"id": [1, 2, 3, 4], "code": ["ü☃", None, "null", "Null"]})
