@@ -209,7 +209,7 @@ def test_a_later_trial_with_the_same_pages_stays_logged_in_and_sends_the_form_on
     for path in ("/m1", "/m2"):
         text = f"{POST_LOGIN}pipeline:\n- {{stage: wget, args: ['${{B}}{path}']}}\n{TITLE}{SESSION}"
         plan = Pipeline.from_yaml(text).plan({"B": requests.url, "PASSWORD": "$ecret"})
-        with open_trial(plan, 10, pages) as trial:
+        with open_trial(plan, 10, pages=pages) as trial:
             found.extend(row.values["title"] for row in trial.iter_rows())
     assert found == ["/m1", "/m2"]
     assert list_sent(requests) == ["POST /login", "GET /", "GET /m1", "GET /m2"]
