@@ -66,7 +66,7 @@ class _Place:
     definitions: Schema
 
     def expand(self) -> Iterator[_Place]:
-        """Yield the schemas that this one stands for: a reference and alternatives are replaced."""
+        """Yield the schemas that this one refers to: a reference and alternatives are replaced."""
         definitions = self.schema.get("$defs", self.definitions)
         if reference := self.schema.get("$ref"):
             yield from _Place(definitions[reference.rpartition("/")[2]], definitions).expand()

@@ -65,7 +65,7 @@ def make_manifest(name: str, entry: str, folders: Sequence[Path]) -> Mapping[str
 def describe_plugin(name: str, entry: str, folders: Sequence[str]) -> dict[str, Any]:
     """Import a plugin of these folders and return its manifest; called in the isolated process.
 
-    Where it does not load, there is a `failure` alone, with the line of the plugin that raised.
+    Where it does not load, there is only a `failure`, with the line of the plugin that raised.
     """
     import_engine()
     try:

@@ -23,7 +23,7 @@ from pipelines.language.names import describe_unknown, normalize, suggest
 from pipelines.language.plugin_scope import ALL_PLUGINS, PluginScope
 from pipelines.plugin import InstalledPlugin, PluginFailure, Variables, describe_error, find_entry_points, load_plugin
 
-ENGINE = "spindle"  # its distribution, and the plugin name of its own entries
+ENGINE = "spindle"  # its distribution, and the plugin name of its entries
 # imported by name, since they register themselves here and so import this module
 _ENGINE_MODULES = (
     "pipelines.extract.extractors",

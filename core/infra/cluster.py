@@ -37,7 +37,7 @@ class Refused(SpindleError):
 
 
 class _Missing(Refused):
-    """There is no such object."""
+    """The object does not exist."""
 
 
 class _Exists(Refused):

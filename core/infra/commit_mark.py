@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 class CommitMark:
-    """Tells the processes of an instance, which share its data folder, that one of them has committed something."""
+    """Notifies the processes of an instance, which share its data folder, of a commit by one of them."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

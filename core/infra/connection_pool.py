@@ -1,6 +1,6 @@
 """Connections to PostgreSQL: few, closed when they are idle, and without anything that a pooler before it refuses.
 
-A pooler such as PgBouncer gives each transaction another connection of the server. So the limits of statements are
+A pooler such as PgBouncer gives every transaction another connection of the server. So the limits of statements are
 no options of the startup and, behind a pooler, are set again in every transaction.
 """
 

@@ -91,7 +91,7 @@ def _replace_descriptors(output: int) -> None:
     """Keep nothing open but an output: locks and connections are the parent's.
 
     The numbers stay taken, since objects of the parent still have them: logging closes its handlers' when it is
-    configured, and would close what has got the number meanwhile.
+    configured, and would close a file that has the number by then.
     """
     nothing = os.open(os.devnull, os.O_RDONLY)
     for target in (1, 2):

@@ -130,7 +130,7 @@ class Child:
 async def start_command(
     command: Sequence[str], environment: Mapping[str, str], folder: Path, output: int
 ) -> asyncio.subprocess.Process:
-    """Start a command in a session of its own, which ends with this process; output goes to a descriptor."""
+    """Start a command in a new session, which ends with this process; output goes to a descriptor."""
     return await asyncio.create_subprocess_exec(
         *command,
         cwd=folder,

@@ -132,7 +132,7 @@ def validate_fields(
 def lock_row(session: Session, organization_id: str, row: Base, if_match: Collection[str] = ()) -> None:
     """Lock a row until the transaction ends and load its current state.
 
-    Raise Conflict for a row that was deleted meanwhile, PreconditionFailed unless its ETag is expected.
+    Raise Conflict for a deleted row, PreconditionFailed unless its ETag is expected.
     """
     lock_organization(session, organization_id)
     try:

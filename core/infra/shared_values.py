@@ -47,7 +47,7 @@ def select_locked(session: Session, query: Select[Any]) -> Sequence[RowMapping]:
 
 
 def replace_values(session: Session, entity: type[Base], rows: Sequence[Mapping[str, Any]]) -> None:
-    """Update rows by their primary key; all have the same columns. Rows that were deleted meanwhile stay so."""
+    """Update rows by their primary key; all have the same columns. Rows that were deleted since stay so."""
     if rows:
         keys = {column.name: bindparam(f"key_{column.name}") for column in inspect(entity).primary_key}
         changed = update(entity).where(*(getattr(entity, name) == key for name, key in keys.items()))

@@ -92,7 +92,7 @@ def _open(source: Path) -> zipfile.ZipFile:
 
 
 def _check_name(entry: zipfile.ZipInfo) -> tuple[str, ...]:
-    """Return the parts of a file's path; raise BadInput for a path or a kind of file that could lead elsewhere."""
+    """Return the parts of a file's path; raise BadInput for a path or a kind of file that could lead outside."""
     parts = PurePosixPath(entry.filename).parts
     kind = stat.S_IFMT(entry.external_attr >> 16)
     if not parts or any(part in ("..", ".") or not _NAME.fullmatch(part) for part in parts):

@@ -74,7 +74,7 @@ class FrozenInput:
 class FrozenOutput:
     """A dataset that an execution writes; `path` is None for the job's own. A table has the key of its folder.
 
-    The columns `keys` tell its rows apart, where its mode needs that. `columns` are what its pipeline tells about them.
+    The columns `keys` tell its rows apart, where its mode needs that. `columns` describes them as its pipeline does.
     """
 
     path: str | None

@@ -40,7 +40,7 @@ _NO_IMAGES = ("--blink-settings=imagesEnabled=false", "--disable-remote-fonts", 
 
 
 class Chromium:
-    """A browser and its event loop, in a thread of its own; it is started on demand and restarted after a crash."""
+    """A browser and its event loop, in a separate thread; it is started on demand and restarted after a crash."""
 
     def __init__(self, options: BrowserOptions, images: bool) -> None:
         self.options = options

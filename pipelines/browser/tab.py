@@ -1,4 +1,4 @@
-"""A tab in a browser context of its own, used for one visit after another without state of earlier visits."""
+"""A tab in a separate browser context, used for one visit after another without state of earlier visits."""
 
 from __future__ import annotations
 

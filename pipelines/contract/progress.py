@@ -68,7 +68,7 @@ class StageReport(StageProgress):
     preview: list[dict[str, Any]] = Field(default_factory=list[dict[str, Any]])
 
     def without_rows(self) -> StageProgress:
-        """Return the progress alone."""
+        """Return only the progress."""
         return StageProgress(**self.model_dump(exclude={"columns", "preview"}, exclude_unset=True))
 
 

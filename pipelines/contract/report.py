@@ -49,7 +49,7 @@ class TablePart:
 class TableVersion:
     """A version of a table after a commit: all its rows and bytes.
 
-    `written` rows are those of the commit, where its log has them. A run for a partition tells all `parts`.
+    `written` rows are those of the commit, where its log has them. A run for a partition reports all `parts`.
     """
 
     snapshot: Annotated[str, Field(min_length=1, max_length=200)]
@@ -63,7 +63,7 @@ class TableVersion:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How an output or a save lies in the storage: the version of a table, or the columns that files are split by.
+    """How an output or a save is kept in the storage: the version of a table, or the columns that files are split by.
 
     The version has all rows of the table, and `total_rows` are all rows of files into which the run has merged its own.
     """

@@ -210,7 +210,7 @@ class RunRequest(SpecPart):
     """The input of one attempt of an execution.
 
     `targets` are by the path of the save stage; that of the output has an empty path. `arguments` are those that set no
-    parameter. One that does not publish writes its output alone. `credentials` maps environment variables to ids of
+    parameter. One that does not publish writes only its output. `credentials` maps environment variables to ids of
     credentials; of these, `public_variables` hold no secrets. `packages` is the folder of those that row transforms may
     import, `plugins` are those with uploaded plugins, and `engine_folders` those of a build of the engine other than
     the service's. A run for a partition adds the columns `partition` to its rows. `engine` is what the job or the

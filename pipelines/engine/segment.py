@@ -160,7 +160,7 @@ def _limit_files(options: FetchOptions, file_limit: int | None) -> FetchOptions:
 def follow_links(task: Pass, key: str, frontier: int | None, partitions: int) -> Pass:
     """Return the pass as one that follows the links of an explore, level by level, with at most `frontier` a level.
 
-    Without a frontier there is no such limit. The pass may send as many requests at once as `partitions` tasks.
+    Without a frontier there is no limit. The pass may send as many requests at once as `partitions` tasks.
     """
     frontier = None if fits_in_task(task, frontier) else frontier
     concurrency = min(task.options.concurrency * partitions, _MAX_CONCURRENCY)

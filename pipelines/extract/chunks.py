@@ -73,6 +73,6 @@ def _list_sections(text: str) -> Iterator[tuple[tuple[str, ...], str]]:
 
 
 def _make_name(heading: str) -> str:
-    """Return a heading as it stands in an id; a long one is cut, and told apart by its hash."""
+    """Return a heading as a part of an id; a long one is cut, and told apart by its hash."""
     name = re.sub(r"[^\w]+", "-", heading.casefold()).strip("-")
     return name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}-{xxh3_64_hexdigest(heading.encode())[:8]}"

@@ -138,7 +138,7 @@ def _read_bounded(html: str, purpose: str, read: Callable[[], Made]) -> Made:
         return read()
     except (MemoryError, SelectorFailed):
         raise
-    except Exception as error:  # whatever the library stumbles over, only this page fails
+    except Exception as error:  # for any error of the library, only this page fails
         raise SelectorFailed(f"the page cannot be read {purpose}: {type(error).__name__}: {error}") from error
 
 

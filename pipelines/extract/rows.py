@@ -85,7 +85,7 @@ class Fetched:
                 unread = str(fault)
             except MemoryError:
                 raise
-            except Exception as failure:  # whatever the reason, only this page fails
+            except Exception as failure:  # for any reason, only this page fails
                 _log.exception("a page of %s could not be read", origin(page.url))
                 unread = str(failure)
             if error is None and is_file:

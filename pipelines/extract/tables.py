@@ -213,7 +213,7 @@ def _count_headings(lines: Sequence[_Line], columns: Sequence[int]) -> int:
     first, others = lines[titles], [line for line in lines[titles + 1 :] if not line.covers(columns)]
     is_marked = any(cell.is_heading for line in lines for cell in line.own)
     if is_marked and with_data and (first.own[0].is_heading or not all(line.own[0].is_heading for line in others)):
-        return 0  # headings of rows alone
+        return 0  # only headings of rows
     if not others or any(_is_figure(cell.text) for cell in first.own[1:] or first.own):
         return 0
     return titles + _count_height(lines[titles:], columns)
@@ -235,7 +235,7 @@ def _find_data_columns(lines: Iterable[_Line]) -> set[int]:
 
 
 def _has_headings(line: _Line, with_data: set[int]) -> bool:
-    """Return whether a row has headings of columns alone; empty cells beside them are no data."""
+    """Return whether a row has only headings of columns; empty cells beside them are no data."""
     headings = [cell for cell in line.own if cell.is_heading]
     if not headings or any(cell.scope in ("row", "rowgroup") for cell in headings):
         return False

@@ -30,7 +30,7 @@ _SIMPLE_PREDICATE = (
     r"|position\(\) = 1|not\(parent::\*\)"
 )
 _SIMPLE_STEP = rf"(?:@?(?:{_NAME}|\*)|text\(\))(?:\[(?:{_SIMPLE_PREDICATE})\])*"
-# Takes time in proportion to the tree: one search for descendants, and predicates of attributes alone.
+# Takes time in proportion to the tree: one search for descendants, and predicates of attributes only.
 _SIMPLE_XPATH = re.compile(rf"(?:\.?//?|descendant(?:-or-self)?::)?{_SIMPLE_STEP}(?:/{_SIMPLE_STEP})*+")
 _LOOKS_AROUND = re.compile(r"^\(*/|[(|\[,=]\s*/|\.\.|(?:parent|ancestor|following|preceding)[\w-]*\s*::")
 _MAX_TAGS = 2_000_000  # `<` in an XML document; a sitemap of 50,000 addresses has a tenth of them
@@ -190,7 +190,7 @@ def _has_known_entities(parser: Any) -> bool:
 def select(tree: Tree, css: str, is_root: bool, names: Names = ()) -> list[Tree]:
     """Return the matches of CSS inside the element in document order, for a root including itself.
 
-    Raises SelectorFailed for a selector that works in HTML alone.
+    Raises SelectorFailed for a selector that works only in HTML.
     """
     if css.startswith(":root"):
         tree, is_root = tree.getroottree().getroot(), True
@@ -244,7 +244,7 @@ def _evaluate(tree: Tree, expression: str, names: Names) -> Any:
         _try_evaluation(find, tree, expression)
         return find(tree)
     except etree.XPathError as error:
-        if "namespace prefix" in str(error):  # the page has no such names
+        if "namespace prefix" in str(error):  # the page does not have these names
             return []
         raise SelectorFailed(f"'{expression}' cannot be evaluated on the page: {error}") from None
 

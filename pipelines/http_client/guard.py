@@ -55,7 +55,7 @@ class GuardRefused(Exception):
 class Guard:
     """Refuse addresses that are not public, apart from those in `allow_networks` (CIDRs), and the service's own ports.
 
-    `own_endpoints` are (host, port) pairs of the service, refused whatever is allowed, as are this machine's drivers.
+    `own_endpoints` are (host, port) pairs of the service, always refused, as are this machine's drivers.
     Raises ValueError for a malformed network.
     """
 

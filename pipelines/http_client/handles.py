@@ -58,7 +58,7 @@ def make_handle(sockets: GuardedSockets, limits: TimeLimits, user_agent: str = "
         (pycurl.PROXY, ""),  # not from the environment either: the guard must see every address
         (pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS),
         (pycurl.REDIR_PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS),
-        (pycurl.FOLLOWLOCATION, 0),  # a redirect would take a key elsewhere, or past the throttle of a host
+        (pycurl.FOLLOWLOCATION, 0),  # a redirect would take a key to another host, or past the throttle of a host
         (pycurl.USERAGENT, user_agent),
         (pycurl.CAINFO, find_ca_file()),
         (pycurl.OPENSOCKETFUNCTION, sockets.open),

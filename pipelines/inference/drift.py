@@ -31,7 +31,7 @@ _ERROR_RATE_OF_ALL = 1e-3  # where all pages are doubtful: among more than 20 pa
 class Drift:
     """A field whose values are not as they were: the share of doubtful pages `then` and `now`.
 
-    One that is not certain is worth a look at the pages, and no news by itself.
+    One that is not certain is worth a look at the pages, and is no proof.
     """
 
     field: str

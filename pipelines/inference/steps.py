@@ -19,7 +19,7 @@ from pipelines.inference.records import MAX_SELECTOR
 
 MAX_STEPS = 10  # calls of the model on one page
 _MAX_CONTROLS = 100
-_MAX_TEXT = 1500  # characters of the page beside its controls
+_MAX_TEXT = 1500  # characters of the page, its controls apart
 _MOST_SELECTORS = 8
 _TEXT_STABILITY = 75  # of a selector with the element's own words: as of one by a label
 _WORDS = re.compile(r"[^\W\d_][^\d_\"\\\n]{1,39}")

@@ -15,7 +15,7 @@ from pipelines.language.parameters import has_reference
 from pipelines.planning.plan import Plan
 from pipelines.planning.stage import Reset, Sink, Source, Stage
 
-_MOST_SOURCES = 30  # columns of sources of one column; more are named by their sources alone
+_MOST_SOURCES = 30  # columns of sources of one column; more are named only by their sources
 _WEB = ("http://", "https://")
 _COPY = Origin((OTHERS,), is_copy=True)
 _AUTHORITY = re.compile(r"(\w+://)(?:[^/?#]*@)?([^/?#]*)")

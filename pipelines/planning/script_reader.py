@@ -1,6 +1,6 @@
 """Reading of scripts that `script.py` has written, also after changes by hand; nothing of them is run.
 
-Their values are literals, so a pipeline can be read from the syntax tree alone.
+Their values are literals, so a pipeline can be read from its syntax tree, without a run.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def _get_type(node: exp.Expr | None) -> Type | None:
 
 
 def _add_step(node: exp.Anonymous) -> None:
-    """A sequence of dates without a step goes by days, up or down."""
+    """A sequence of dates without a step counts days, up or down."""
     type = _get_type(node)
     if type != Type("array", (DATE,)) or len(node.expressions) != 2:
         return

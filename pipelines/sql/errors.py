@@ -34,7 +34,7 @@ NAMES = [  # the first pattern that the message contains
 ]  # fmt: skip
 
 
-# DuckDB's sentences that have words of its own, and ours
+# DuckDB's sentences with words of its dialect, and ours
 SENTENCES = [
     (r'Could not find key "(.*)" in struct Candidate Entries: (.*)', r'The row has no field "\1"; it has \2'),
     (r"Type (.+?) with value (.*?) can't be cast .* destination type ([\w(), ]+?)( when casting .*)?$",

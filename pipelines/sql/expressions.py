@@ -56,7 +56,7 @@ _WHERE = "SELECT 1 FROM rows WHERE ("  # wraps an expression, to parse it
 _SHOWN_BEFORE = 40  # characters of the SQL before an error
 _REMEMBERED = 64  # a pipeline is checked and planned
 _SPARK = Dialect.get_or_raise("spark")
-# functions of a group of rows that the parser does not know as such
+# functions of a group of rows that the parser does not know as aggregates
 AGGREGATES = frozenset(
     {"any", "every", "some", "mean", "std", "try_avg", "try_sum", "bitmap_and_agg", "count_min_sketch"}
     | {"histogram_numeric", "hll_sketch_agg", "hll_union_agg"}
@@ -238,7 +238,7 @@ def selects_ordinal(query: str, dialect: SqlDialect = SqlDialect.SPARK) -> bool:
 
 
 def _selects_rows(tree: exp.Query) -> bool:
-    """Return whether a query selects `*` from the view `rows`, alone or with other tables."""
+    """Return whether a query selects `*` from the view `rows`, with or without other tables."""
     if not tree.is_star or not _reads_rows(tree):
         return False
     if not isinstance(tree, exp.Select):

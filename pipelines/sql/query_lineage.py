@@ -99,7 +99,7 @@ def _make_origin(
 ) -> Origin:
     own, others = dict[str, None](), dict[SourceColumn, None]()
     for leaf in leaves:
-        tables = [leaf.table] if leaf.table else list(sources)  # a name alone may be of any table
+        tables = [leaf.table] if leaf.table else list(sources)  # a name without a table may be of any
         for table in tables:
             if (source := sources.get(table)) is not None:
                 others[SourceColumn(source, leaf.column)] = None

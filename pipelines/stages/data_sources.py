@@ -1,4 +1,4 @@
-"""load and save: rows of any format that has stages of its own."""
+"""load and save: rows of any format that has its stages."""
 
 from __future__ import annotations
 

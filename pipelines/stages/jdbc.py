@@ -199,7 +199,7 @@ pipeline:
 def _resolve(address: Address, context: RunContext) -> str:
     """Return the JDBC address with a numeric host that has passed the guard; raise RunError.
 
-    A name that is looked up again could lead elsewhere. Only a server that proves its name keeps it.
+    A name that is looked up again could be of another host. Only a server that proves its name keeps it.
     """
     found = context.resolve_host(address.host, address.port, "the database")
     chosen = address.host.strip("[]") if address.database.proof in address.options.items() else found[0]

@@ -67,7 +67,7 @@ def hold_lease(location: str) -> Generator[None]:
 
 
 class _Lease:
-    """A file whose ETag its owner alone knows to be the newest."""
+    """A file of which only the owner knows the newest ETag."""
 
     def __init__(self, access: S3Access, bucket: str, key: str) -> None:
         self._client = _create_client(access)

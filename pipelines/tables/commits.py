@@ -42,7 +42,7 @@ def iter_delta_commits(location: str, newest: int) -> Iterator[Commit]:
 
 
 class Table(Protocol[Rows]):
-    """A table in a folder, to which a runner commits rows of its own kind.
+    """A table in a folder, to which a runner commits rows of its kind.
 
     Of those that write, each method makes a commit, and raises CommitConflict where another writer's came first.
     """

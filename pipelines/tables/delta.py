@@ -163,7 +163,7 @@ def sign_delta_commit(
     """Return the properties of a commit by an author, which deletes nothing of the log.
 
     With `checkpoints` one is written where it is due, so that readers need not read a long log from its start. One that
-    `rebases` becomes the next version after rows that another writer has added meanwhile.
+    `rebases` becomes the next version after rows that another writer has added.
     """
     from deltalake import CommitProperties, PostCommitHookProperties
 

@@ -173,7 +173,7 @@ class StoredIcebergTable:
         return bool(self._list_metadata())
 
     def _make_catalog(self, properties: dict[str, str]) -> NoopCatalog:
-        """Return the catalog of this table alone, whose commits are numbered files in its folder."""
+        """Return the catalog of only this table, whose commits are numbered files in its folder."""
         from pyiceberg.catalog.noop import NoopCatalog
         from pyiceberg.exceptions import CommitFailedException
         from pyiceberg.table import CommitTableResponse

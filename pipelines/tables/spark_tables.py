@@ -31,7 +31,7 @@ _CONFLICTS = (
     *("Concurrent", "CommitFailed", "ValidationException", "METADATA_CHANGED", "CONCURRENT"),
     *("ALREADY_EXISTS", "AlreadyExists", "DELTA_PATH_EXISTS", "PROTOCOL_CHANGED"),  # of two that create a table
 )
-_WHOLE = ("Overwrite", "ErrorIfExists")  # modes of Delta commits after which a table has the rows of the commit alone
+_WHOLE = ("Overwrite", "ErrorIfExists")  # modes of Delta commits after which a table has only the rows of the commit
 
 
 class DeltaTable:
@@ -70,7 +70,7 @@ class DeltaTable:
         return tuple(self._spark.read.format("delta").load(self.location).dtypes)
 
     def evolve(self, rows: DataFrame) -> DataFrame:
-        """Write all files anew where stored types change; new columns and fields of structs come with the rows.
+        """Rewrite all files where stored types change; new columns and fields of structs come with the rows.
 
         Delta's own type widening keeps the files, but Trino leaves these columns out, and deltalake refuses the table.
         """
@@ -248,7 +248,7 @@ class IcebergTable:
     def _make_writer(self, rows: DataFrame, partition_by: Sequence[str]) -> DataFrameWriterV2:
         writer = name_void(rows).writeTo(self._name).using("iceberg").tableProperty("format-version", "2")
         if partition_by:
-            # Spark reads the name, without its quotes, once more
+            # Spark reads the name again, without its quotes
             writer = writer.partitionedBy(*(F.col(quote_column(quote_column(name))) for name in partition_by))
         return writer
 
@@ -314,7 +314,7 @@ def _find_gone(stored: DataFrame, rows: DataFrame, keys: Sequence[str], within: 
 
 
 def _replaces_all(parameters: Mapping[str, Any]) -> bool:
-    """Return whether the parameters of a Delta commit are those of a write after which a table has its rows alone."""
+    """Return whether the parameters of a Delta commit are those of a write after which a table has only its rows."""
     return parameters.get("mode") in _WHOLE and parameters.get("predicate", "[]") == "[]"
 
 

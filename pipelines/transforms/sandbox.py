@@ -65,7 +65,7 @@ class FunctionCall:
 
 
 class RowFailed(Exception):
-    """The function returned no row; the message goes to the row's `_error`, after the name of the function."""
+    """The function returned no row; the message is in the row's `_error`, after the name of the function."""
 
 
 Outcome = dict[str, Any] | RowFailed | None

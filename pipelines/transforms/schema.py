@@ -197,7 +197,7 @@ def _count_places(value: Decimal) -> int:
 def fold_names(row: Mapping[str, Any], spellings: dict[str, str]) -> Mapping[str, Any]:
     """Return the row with the first spellings of names that differ only in case, and note its new ones.
 
-    A row with two such names stays as it is.
+    A row with two of these names stays as it is.
     """
     folded = {spellings.setdefault(name.casefold(), name): value for name, value in row.items()}
     return folded if len(folded) == len(row) else row

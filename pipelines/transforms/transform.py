@@ -79,7 +79,7 @@ class Transforms:
         raise UnknownName(f"{describe_unknown('row transform', name, known)} ({_WAYS})", "unknown-row-transform")
 
     def has_own(self, name: str) -> bool:
-        """Return whether the name is of a function of its own, and not of a plugin's."""
+        """Return whether the name is of a function of Spindle, and not of a plugin."""
         return normalize(name) in self._spellings
 
     @cached_property

@@ -111,7 +111,7 @@ class AgentRepository(Repository[Agent]):
         self.session.flush()
 
     def load_row_transforms(self, agent: Agent, text: str | None = None) -> Mapping[str, str]:
-        """Return the sources of the agent's row transforms by name; none if its pipeline, or `text`, calls none."""
+        """Return the sources of the agent's row transforms by name; empty if its pipeline, or `text`, calls none."""
         if not calls_functions(text or agent.pipeline_yaml or ""):
             return {}
         return {each.name: each.source for each in agent.extensions}

@@ -94,7 +94,7 @@ class Storage(Protocol):
         ...
 
     def find_key(self, url: str) -> str | None:
-        """Return the key of an address that `url_for` may have returned; None for an address elsewhere."""
+        """Return the key of an address that `url_for` may have returned; None for an address outside of it."""
         ...
 
     def check(self) -> None:

@@ -198,7 +198,7 @@ class _CountedStream:
 
 
 class _ObjectReader(io.RawIOBase):
-    """One object, as it was when this was created. Reading goes on after a lost connection."""
+    """One object, as it was when this was created. Reading continues after a lost connection."""
 
     def __init__(self, client: Any, bucket: str, name: str, key: str) -> None:
         super().__init__()
@@ -280,7 +280,7 @@ class _ObjectReader(io.RawIOBase):
 
 
 class _Missing(Exception):
-    """There is no such object, or another one by now."""
+    """The object does not exist, or is another one by now."""
 
 
 @contextmanager
