@@ -55,7 +55,7 @@ class Identity:
 
     @property
     def viewer_key_id(self) -> str | None:
-        """The owner whose private categories are visible besides the public ones; An admin sees all with None."""
+        """The owner whose private categories are visible besides the public ones; an admin sees all with None."""
         return None if self.admin else self.owner_id
 
     def may(self, scope: str) -> bool:
