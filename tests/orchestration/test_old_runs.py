@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from dagster import DagsterInstance, job
+from dagster import DagsterInstance, RunsFilter, job
 from sqlalchemy import update
 
 from cli.cleanup import clean_up, open_cleaner
-from core.infra.cleanup import Removed
 from core.infra.settings import Settings
 from core.tables import Execution, now
-from orchestration.old_runs import delete_lost_output
+from orchestration.old_runs import ENDED, delete_lost_output
 from tests.support.service import PATIENCE_SECONDS, Service, wait_until
 from tests.support.site import GatedSite
 
@@ -49,13 +47,10 @@ def test_an_execution_outlives_its_run_logs_and_folder(
     with service.database() as database, database.write() as session:
         old = {"completed_at": now() - timedelta(days=40), "updated_at": Execution.updated_at}
         session.execute(update(Execution).where(Execution.id == execution).values(old))
+    with DagsterInstance.from_config(str(service.data / "dagster")) as instance:  # the run ends after its execution
+        wait_until(lambda: instance.get_run_records(RunsFilter([run["runId"]], statuses=ENDED)), PATIENCE_SECONDS)
     with open_cleaner(settings) as cleaner:
-
-        def try_cleaning() -> Mapping[str, Removed]:
-            return cleaner.clean_up(now() + timedelta(days=40), dry_run=True).removed
-
-        wait_until(lambda: "runs of Dagster" in try_cleaning(), PATIENCE_SECONDS)  # the run ends after its driver
-        tried = try_cleaning()
+        tried = cleaner.clean_up(now() + timedelta(days=40), dry_run=True).removed
         assert tried["runs of Dagster"].bytes > 40_000
         assert list_run_files(service.data, run["runId"])
         done = cleaner.clean_up(now() + timedelta(days=40)).removed
