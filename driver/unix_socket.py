@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,27 +14,24 @@ DESCRIPTORS = Path("/proc/self/fd")
 
 def connect(path: Path, seconds: float | None = None) -> socket.socket:
     """Return a connection to the socket at this path, with a limit in seconds; raise OSError where nobody listens."""
-    connection = socket.socket(socket.AF_UNIX)
-    connection.settimeout(seconds)
-    try:
-        with _open_address(path) as address:
-            connection.connect(address)
-    except OSError:
-        connection.close()
-        raise
-    return connection
+    return _open(path, socket.socket.connect, seconds)
 
 
 def bind(path: Path) -> socket.socket:
     """Return a socket at this path, which does not listen yet; raise OSError where it cannot be created."""
-    server = socket.socket(socket.AF_UNIX)
+    return _open(path, socket.socket.bind)
+
+
+def _open(path: Path, use_address: Callable[[socket.socket, str], None], seconds: float | None = None) -> socket.socket:
+    opened = socket.socket(socket.AF_UNIX)
+    opened.settimeout(seconds)
     try:
         with _open_address(path) as address:
-            server.bind(address)
+            use_address(opened, address)
     except OSError:
-        server.close()
+        opened.close()
         raise
-    return server
+    return opened
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Callable, Generator, Mapping, Sequence, Set
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -18,7 +17,7 @@ from core.data.sql.engine import EngineQuery, Relation, ResultPage, StoredResult
 from core.data.sql.rows import MAX_PAGE_BYTES, RowsTooLarge, encode_rows
 from core.data.sql.trino.access import AccessRules, name_user
 from core.data.sql.trino.client import TableGone, TrinoClient, TrinoStatement
-from core.data.sql.trino.tables import TrinoTables
+from core.data.sql.trino.tables import TrinoTables, repeat
 from core.data.sql.trino.text import write_page
 from core.data.sql.trino.values import ParquetRows, describe_type, name_type, plain_value
 from core.errors import BadInput, Unavailable
@@ -29,9 +28,6 @@ from pipelines.sql.column_names import make_unique
 from pipelines.sql.gate import TRINO_FUNCTIONS
 from pipelines.sql.names import TableName
 from pipelines.sql.statement import Select
-
-TORN = "HIVE_METASTORE_ERROR"  # of a metastore of files, while a query is planned
-TORN_TRIES = 5
 
 T = TypeVar("T")
 
@@ -120,13 +116,13 @@ class TrinoEngine:
     def _repeat_if_gone(self, query: EngineQuery, run: Callable[[], T]) -> T:
         """Run a query; when Trino has lost its tables, register them again and run it once more."""
         try:
-            return _repeat_if_torn(run)
+            return repeat(run, _is_of_metastore)
         except TableGone:
             self._tables.forget(name_user(query.organization_id))
             for relation in query.relations:
                 self._tables.register(query.organization_id, relation.table)
         try:
-            return _repeat_if_torn(run)
+            return repeat(run, _is_of_metastore)
         except TableGone as error:
             raise BadInput("The query reads a table that it does not name.", code="unknown-table") from error
 
@@ -135,16 +131,9 @@ def open_trino_engine(settings: Settings, storage: Storage) -> TrinoEngine:
     return TrinoEngine(settings, storage, TrinoClient(settings.trino))
 
 
-def _repeat_if_torn(run: Callable[[], T]) -> T:
-    """Run a query again that found half of a table's description: another process was registering the table."""
-    for attempt in range(1, TORN_TRIES):
-        try:
-            return run()
-        except Unavailable as error:
-            if error.details[0].code != TORN:
-                raise
-            time.sleep(0.1 * attempt)
-    return run()
+def _is_of_metastore(error: BadInput | Unavailable) -> bool:
+    """Return whether a query may have found half of a table's description, since a process was registering it."""
+    return error.details[0].code == "HIVE_METASTORE_ERROR"
 
 
 def _read_rows(statement: TrinoStatement, query: EngineQuery) -> Generator[dict[str, Any]]:

@@ -10,8 +10,10 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from threading import Lock
+from typing import TypeVar
 
 from core.data.sql.catalog import Table
 from core.data.sql.files import list_parquet_keys
@@ -25,8 +27,10 @@ from pipelines.duckdb.views import quote_identifier, quote_literal
 from pipelines.language.formats import TABLE_FORMATS
 
 UNUSED_SECONDS = 3600  # after which the table of an earlier version is dropped; files stay
-CREATE_TRIES = 5
+TRIES = 5
 NAME_PARTS = 3  # of t_<dataset>_<content>; that of a folder follows
+
+T = TypeVar("T")
 
 
 class TrinoTables:
@@ -57,7 +61,7 @@ class TrinoTables:
                 known = (schema, name) in self._used
             if not known:
                 try:
-                    self._create_with_retries(schema, name, table, files)
+                    repeat(partial(self._create_in_schema, schema, name, table, files), _may_collide)
                     self._drop_unused(schema, table, name)
                 except BaseException:
                     self.forget(schema)
@@ -74,23 +78,13 @@ class TrinoTables:
             for key in [key for key in self._used if key[0] == schema]:
                 del self._used[key]
 
-    def _create_with_retries(self, schema: str, name: str, table: Table, files: Sequence[str]) -> None:
-        """Create the schema and the table; repeat it when another process may be creating the same ones.
-
-        Trino's metastores fail then, also with IF NOT EXISTS. Each step may be repeated.
-        """
-        for attempt in range(1, CREATE_TRIES + 1):
-            try:
-                if schema not in self._schemas:
-                    self._client.fetch(f"CREATE SCHEMA IF NOT EXISTS {CATALOG}.{schema}")
-                    self._rules.admit(schema)
-                    self._schemas.add(schema)
-                self._create(schema, name, table, files)
-                return
-            except (BadInput, Unavailable) as error:
-                if attempt == CREATE_TRIES or not _may_collide(error):
-                    raise
-                time.sleep(0.1 * attempt)
+    def _create_in_schema(self, schema: str, name: str, table: Table, files: Sequence[str]) -> None:
+        """Create the table, after its schema where that is not known; each step may be repeated."""
+        if schema not in self._schemas:
+            self._client.fetch(f"CREATE SCHEMA IF NOT EXISTS {CATALOG}.{schema}")
+            self._rules.admit(schema)
+            self._schemas.add(schema)
+        self._create(schema, name, table, files)
 
     def _create(self, schema: str, name: str, table: Table, files: Sequence[str]) -> None:
         columns = table.get_trino_columns()
@@ -129,6 +123,21 @@ class TrinoTables:
             self._client.fetch(f"DROP VIEW IF EXISTS {CATALOG}.{schema}.{name}")
         except BadInput:  # it is a table
             self._client.fetch(f"DROP TABLE IF EXISTS {CATALOG}.{schema}.{name}")
+
+
+def repeat(action: Callable[[], T], may_pass: Callable[[BadInput | Unavailable], bool]) -> T:
+    """Return the result of an action, repeated a few times after errors that may pass.
+
+    Trino's metastores fail while another process creates the same table, also with IF NOT EXISTS.
+    """
+    for attempt in range(1, TRIES):
+        try:
+            return action()
+        except (BadInput, Unavailable) as error:
+            if not may_pass(error):
+                raise
+            time.sleep(0.1 * attempt)
+    return action()
 
 
 def _may_collide(error: BadInput | Unavailable) -> bool:

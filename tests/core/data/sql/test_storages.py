@@ -175,24 +175,33 @@ def test_a_table_that_two_processes_need_at_once_is_created_once(on_trino: Wareh
         engine.close()
 
 
-def test_a_table_is_read_while_another_process_registers_it(on_trino: Warehouse) -> None:
+def test_a_table_is_read_while_other_processes_register_it(on_trino: Warehouse) -> None:
     dataset = on_trino.publish("acme", "shop", "registered", GOODS, GOODS_COLUMNS, "parquet")
     table, owner = load_table(on_trino, dataset), on_trino.ids["acme"]
-    reading, other = (open_sql_engine(on_trino.settings, open_storage(on_trino.settings.storage)) for _ in range(2))
-    relation = reading.register(owner, table)
 
-    def register_again() -> None:
-        assert isinstance(other, TrinoEngine)
+    def open_engine() -> TrinoEngine:
+        engine = open_sql_engine(on_trino.settings, open_storage(on_trino.settings.storage))
+        assert isinstance(engine, TrinoEngine)
+        return engine
+
+    def register_again(engine: TrinoEngine) -> None:
         for _ in range(20):
-            other.register(owner, table)
-            other._tables.forget(name_user(owner))
+            engine.register(owner, table)
+            engine._tables.forget(name_user(owner))
 
-    with ThreadPoolExecutor(1) as beside, closing(reading), closing(other):
-        registered = beside.submit(register_again)
+    with (
+        closing(open_engine()) as reading,
+        closing(open_engine()) as first,
+        closing(open_engine()) as second,
+        ThreadPoolExecutor(2) as others,
+    ):
+        relation = reading.register(owner, table)
+        registered = [others.submit(register_again, engine) for engine in (first, second)]
         sql = f"SELECT count(*) AS n FROM {'.'.join(relation.identifiers)}"
-        while not registered.done():
+        while not all(each.done() for each in registered):
             assert reading.run(EngineQuery(new_id(), owner, sql, (relation,))).rows == [{"n": 4}]
-        registered.result()
+        for each in registered:
+            each.result()
 
 
 LETTERS = pa.table({"id": [1, 2, 3, 4], "code": ["ü☃", None, "null", "Null"]})
